@@ -14,6 +14,7 @@ from simjax.grid import AXES, CENTER
 from simjax.jaxpr.platform import platform
 from simjax.jaxpr.varying import cast_varying, vary_like, varying_axes
 from simjax.ops.axisymmetric import RADIAL
+from simjax.ops.scaling import scale_by
 from simjax.ops.spacing import scaled
 from simjax.ops.staggered_wave import halo, laplacian
 from simjax.solvers.elliptic import Elliptic, elliptic
@@ -231,7 +232,7 @@ def _divide(spectrum: Array, eigenvalues: tuple[Array, ...]) -> Array:
     total = sum(eigenvalues[1:], eigenvalues[0])
     total = total.reshape((1,) * (spectrum.ndim - total.ndim) + total.shape)
     inverse = jnp.where(total == 0, 0.0, 1 / jnp.where(total == 0, 1.0, total))
-    return spectrum * inverse.astype(spectrum.dtype)
+    return scale_by(inverse, spectrum)
 
 
 def _kind(lower: Boundary, upper: Boundary, axis: int) -> tuple[Transform, str]:

@@ -2,11 +2,11 @@
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
@@ -22,21 +22,33 @@ Placement = tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True)
-class _Move:
-    """Make `axis` whole by handing the mesh axes that cut it to axis `onto`."""
+class _Stage:
+    """A transform along `axes`, which are whole, or of which one is made so: it hands `names` to axis `onto`.
 
-    axis: int
-    onto: int
-    names: tuple[str, ...]
+    order: the spatial axes as they stand in the array meanwhile; those of an FFT are the last.
+    """
+
+    axes: tuple[int, ...]
+    order: tuple[int, ...]
+    names: tuple[str, ...] = ()
+    onto: int = 0
+
+    def place(self, axis: int) -> int:
+        """The array axis, counted from the last."""
+        return self.order.index(axis) - len(self.order)
 
 
 class SpectralBasis:
     """Eigenvectors of the discrete Laplacian on a domain, and the way to them.
 
-    Forward: transform the axes that are whole; then, for each cut axis, one exchange and its transform. The
-    spectrum stays where it ends up (as in a pencil FFT without the transposition back), and `eigenvalues` are
-    those of this device's block there. Real throughout. On one device, periodic axes are transformed together
-    by one multidimensional real FFT; on TPUs, where transforms are products with matrices, one by one.
+    Forward: transform the axes that are whole; then, for each cut axis, one exchange and its transform. The spectrum
+    stays where it ends up (as in a pencil FFT without the transposition back), and `eigenvalues` are those of this
+    device's block there.
+
+    By FFTs, periodic axes that are whole are transformed together; others are moved to the end of the array before
+    their turn, and stay there. The first transform is of real numbers: its last axis keeps half of the waves, and a few
+    zeros behind them where it takes over blocks. On TPUs, where transforms are products with matrices, and where an
+    axis is left, axes stay in their places and all numbers are real.
 
     Args:
         transforms: one per axis; of a stretched axis its `Modes`.
@@ -44,85 +56,116 @@ class SpectralBasis:
     """
 
     def __init__(self, domain: Domain, transforms: Sequence[Transform | Modes], left: int | None = None):
-        self.domain = domain
-        self.transforms = tuple(transforms)
-        ndim = domain.grid.ndim
-        sizes = {entry[0]: entry[1] for entry in domain.split if entry is not None}
-        placement: list[tuple[str, ...]] = [() if entry is None else (entry[0],) for entry in domain.split]
-        whole = [axis for axis in range(ndim) if not placement[axis]]
-        together = not sizes and platform() != "tpu"
-        self._joint = tuple(a for a in whole if together and self.transforms[a] is FOURIER)
-        self._first = tuple(a for a in whole if a not in self._joint)
-        self._moves: list[_Move] = []
-        done = list(whole)
-        for axis in sorted(set(range(ndim)) - {*whole, left}):
-            move = self._plan_move(axis, placement, done, sizes)
-            placement[move.onto] += move.names
-            placement[axis] = ()
-            self._moves.append(move)
-            done.append(axis)
-        self.placement: Placement = tuple(placement)
-        """For each axis, the mesh axes over which its waves, or what is left of it, are cut."""
-        self._left, self._sizes = left, sizes
+        self.domain, self._left = domain, left
+        self._sizes = {entry[0]: entry[1] for entry in domain.split if entry is not None}
+        by_fft = platform() != "tpu" and left is None
+        self._waves = [axis for axis, kind in enumerate(transforms) if by_fft and kind is FOURIER]
+        self._half: int | None = None
+        """The axis that keeps half of its waves."""
+        self._stages, self.placement = self._plan()
         # Waves that stay on one device may keep the order in which products with matrices leave them.
-        moved = {move.onto for move in self._moves if move.onto in whole}
+        moved = {stage.onto for stage in self._stages if stage.names}
         self.transforms = tuple(
-            factored(n) if kind is FOURIER and not placement[a] and a not in moved and dft.by_matrices(n) else kind
-            for a, (kind, n) in enumerate(zip(self.transforms, domain.grid.shape, strict=True))
+            factored(n) if kind is FOURIER and not self.placement[a] and a not in moved and dft.by_matrices(n) else kind
+            for a, (kind, n) in enumerate(zip(transforms, domain.grid.shape, strict=True))
         )
 
-    def _plan_move(self, axis: int, placement, done: list[int], sizes: dict[str, int]) -> _Move:
-        names = placement[axis]
-        factor = math.prod(sizes[name] for name in names)
-        # Axes already transformed first: they need not become whole again.
-        candidates = sorted((a for a in range(self.domain.grid.ndim) if a != axis), key=lambda a: a not in done)
-        for onto in candidates:
-            blocks = factor * math.prod(sizes[name] for name in placement[onto])
-            if self.domain.grid.shape[onto] % blocks == 0:
-                return _Move(axis, onto, names)
+    def _plan(self) -> tuple[tuple[_Stage, ...], Placement]:
+        """Stages, and for each axis the mesh axes over which its waves, or what is left of it, are cut."""
+        axes = tuple(range(self.domain.grid.ndim))
+        placement: list[tuple[str, ...]] = [() if entry is None else (entry[0],) for entry in self.domain.split]
+        whole = [axis for axis in axes if not placement[axis]]
+        together = tuple(axis for axis in whole if axis in self._waves)
+        stages = [_Stage((axis,), axes) for axis in whole if axis not in together]
+        order = axes
+        if together:
+            order = _with_last(order, together)
+            stages.append(_Stage(together, order))
+            self._half = together[-1]
+        done = list(whole)
+        for axis in sorted({*axes} - {*whole, self._left}):
+            names = placement[axis]
+            onto = self._receiver(axis, placement, done)
+            placement[onto] += names
+            placement[axis] = ()
+            if axis in self._waves:
+                order = _with_last(order, (axis,))
+                self._half = axis if self._half is None else self._half
+            stages.append(_Stage((axis,), order, names, onto))
+            done.append(axis)
+        return tuple(stages), tuple(placement)
+
+    def _receiver(self, axis: int, placement: Sequence[tuple[str, ...]], done: Sequence[int]) -> int:
+        """The axis that takes over the blocks of `axis`."""
+        shape = self.domain.grid.shape
+        factor = self._blocks(placement[axis])
+        # Axes already transformed first: they need not become whole again. Half an axis rarely divides into blocks.
+        others = (a for a in range(self.domain.grid.ndim) if a != axis)
+        for onto in sorted(others, key=lambda a: (a not in done, a == self._half)):
+            if shape[onto] % (factor * self._blocks(placement[onto])) == 0:
+                return onto
         if self.domain.grid.ndim == 1:
-            raise ConfigurationError(f"A one-dimensional solve cannot be decomposed (mesh {sizes}); set mesh.x=1.")
+            raise ConfigurationError(
+                f"A one-dimensional solve cannot be decomposed (mesh {self._sizes}); set mesh.x=1."
+            )
         raise ConfigurationError(
-            f"The pressure solve on a mesh of {sizes} cannot hand the {factor} blocks of {AXES[axis]} to another axis "
-            f"of Grid.shape={self.domain.grid.shape}; choose sizes divisible by {math.prod(sizes.values())}."
+            f"The pressure solve on a mesh of {self._sizes} cannot hand the {factor} blocks of {AXES[axis]} to another "
+            f"axis of Grid.shape={shape}; choose sizes divisible by {math.prod(self._sizes.values())}."
         )
+
+    def _blocks(self, names: Sequence[str]) -> int:
+        return math.prod(self._sizes[name] for name in names)
 
     def forward(self, u: Array) -> Array:
         """Spectrum of this block's field."""
-        ndim = self.domain.grid.ndim
-        for axis in self._first:
-            u = self._forward(u, axis)
-        if self._joint:
-            return jnp.fft.rfftn(u, axes=[axis - ndim for axis in self._joint])
-        for move in self._moves:
-            transform = functools.partial(self._forward, axis=move.axis)
-            u = exchange_then(transform, u, move.names, split=move.onto - ndim, concatenate=move.axis - ndim)
+        before = tuple(range(self.domain.grid.ndim))
+        for stage in self._stages:
+            u, before = _reordered(u, before, stage.order), stage.order
+            transform = functools.partial(self._forward, stage)
+            if stage.names:
+                split, joined = stage.place(stage.onto), stage.place(stage.axes[0])
+                u = exchange_then(transform, u, stage.names, split=split, concatenate=joined)
+            else:
+                u = transform(u)
         return u
 
     def inverse(self, spectrum: Array) -> Array:
         """This block's field from its spectrum."""
-        ndim = self.domain.grid.ndim
         u = spectrum
-        if self._joint:
-            sizes = [self.domain.grid.shape[axis] for axis in self._joint]
-            u = jnp.fft.irfftn(u, sizes, axes=[axis - ndim for axis in self._joint])
-        for move in reversed(self._moves):
-            transform = functools.partial(self._inverse, axis=move.axis)
-            u = then_exchange(transform, u, move.names, split=move.axis - ndim, concatenate=move.onto - ndim)
-        for axis in self._first:
-            u = self._inverse(u, axis)
+        before = [tuple(range(self.domain.grid.ndim)), *(stage.order for stage in self._stages[:-1])]
+        for stage, order in zip(reversed(self._stages), reversed(before), strict=True):
+            transform = functools.partial(self._inverse, stage)
+            if stage.names:
+                split, joined = stage.place(stage.axes[0]), stage.place(stage.onto)
+                u = then_exchange(transform, u, stage.names, split=split, concatenate=joined)
+            else:
+                u = transform(u)
+            u = _reordered(u, stage.order, order)
         return u
+
+    def _forward(self, stage: _Stage, u: Array) -> Array:
+        axis, places = stage.axes[-1], [stage.place(axis) for axis in stage.axes]
+        if axis == self._half:
+            spectrum = jnp.fft.rfftn(u, axes=places)
+            more = self._count(axis) - spectrum.shape[-1]
+            return lax.pad(spectrum, jnp.zeros((), spectrum.dtype), [(0, 0, 0)] * (u.ndim - 1) + [(0, more, 0)])
+        if axis in self._waves:
+            return jnp.fft.fft(u, axis=places[-1])
+        return _of_parts(functools.partial(self.transforms[axis].forward, axis=places[-1]), u)
+
+    def _inverse(self, stage: _Stage, u: Array) -> Array:
+        axis, places = stage.axes[-1], [stage.place(axis) for axis in stage.axes]
+        if axis == self._half:
+            sizes = [self.domain.grid.shape[axis] for axis in stage.axes]
+            return jnp.fft.irfftn(lax.slice_in_dim(u, 0, sizes[-1] // 2 + 1, axis=-1), sizes, axes=places)
+        if axis in self._waves:
+            return jnp.fft.ifft(u, axis=places[-1])
+        return _of_parts(functools.partial(self.transforms[axis].inverse, axis=places[-1]), u)
 
     @property
     def exchanges(self) -> tuple[tuple[int, ...], ...]:
         """For each exchange of a field, the sizes of the mesh axes that are handed on."""
-        return tuple(tuple(self._sizes[name] for name in move.names) for move in self._moves)
-
-    def _forward(self, u: Array, axis: int) -> Array:
-        return self.transforms[axis].forward(u, axis - self.domain.grid.ndim)
-
-    def _inverse(self, u: Array, axis: int) -> Array:
-        return self.transforms[axis].inverse(u, axis - self.domain.grid.ndim)
+        return tuple(tuple(self._sizes[name] for name in stage.names) for stage in self._stages if stage.names)
 
     def eigenvalues(self, dtype) -> tuple[Array, ...]:
         """Eigenvalues per axis of the second difference for this block's part of the spectrum, shaped to broadcast.
@@ -130,22 +173,41 @@ class SpectralBasis:
         Without those of the axis that is left.
         """
         result = []
+        order = self._stages[-1].order
         for axis, (n, h) in enumerate(zip(self.domain.grid.shape, self.domain.grid.mean_spacing, strict=True)):
-            names = self.placement[axis]
             if axis == self._left:
                 continue
-            if axis in self._joint:
-                values = self._complex_eigenvalues(axis, n, h, dtype)
-            else:
-                block = self.transforms[axis].count(n) // math.prod(self._sizes[name] for name in names)
-                first = block_index(names) * block
-                index = (first + jnp.arange(block, dtype=jnp.int32)).astype(dtype)
-                values = self.transforms[axis].eigenvalues(index, n, h)
-            result.append(values.reshape(tuple(-1 if k == axis else 1 for k in range(self.domain.grid.ndim))))
+            block = self._count(axis) // self._blocks(self.placement[axis])
+            first = block_index(self.placement[axis]) * block
+            index = (first + jnp.arange(block, dtype=jnp.int32)).astype(dtype)
+            waves = axis in self._waves
+            values = eigenvalue(2 * index, n, h) if waves else self.transforms[axis].eigenvalues(index, n, h)
+            result.append(values.reshape(tuple(-1 if k == axis else 1 for k in order)))
         return tuple(result)
 
-    def _complex_eigenvalues(self, axis: int, n: int, h: float, dtype) -> Array:
-        """In the order of a multidimensional real FFT: all wavenumbers, but half of them along its last axis."""
-        count = n // 2 + 1 if axis == self._joint[-1] else n
-        wavenumbers = jnp.arange(count, dtype=dtype)
-        return eigenvalue(2 * wavenumbers, n, h)
+    def _count(self, axis: int) -> int:
+        """Numbers along an axis of the spectrum of the whole grid."""
+        n = self.domain.grid.shape[axis]
+        if axis == self._half:
+            blocks = self._blocks(self.placement[axis])
+            return -(-(n // 2 + 1) // blocks) * blocks
+        return n if axis in self._waves else self.transforms[axis].count(n)
+
+
+def _with_last(order: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, ...]:
+    return (*(axis for axis in order if axis not in axes), *axes)
+
+
+def _reordered(u: Array, before: tuple[int, ...], order: tuple[int, ...]) -> Array:
+    """`u`, whose last axes are the spatial ones in the order `before`, with them in another order."""
+    if before == order:
+        return u
+    lead = u.ndim - len(order)
+    return jnp.transpose(u, (*range(lead), *(lead + before.index(axis) for axis in order)))
+
+
+def _of_parts(transform: Callable[[Array], Array], u: Array) -> Array:
+    """A transform of real numbers of the real and the imaginary part, if there are both."""
+    if not jnp.iscomplexobj(u):
+        return transform(u)
+    return lax.complex(transform(u.real), transform(u.imag))

@@ -16,6 +16,7 @@ from simjax.models.flow.axisymmetry import volumes_around
 from simjax.models.flow.budgets import budget_names
 from simjax.models.flow.implicit_setup import EXPLICIT, INSTEAD, VISCOSITY, refusals
 from simjax.ops import staggered
+from simjax.ops.scaling import scale_by
 from simjax.ops.spacing import scaled
 from simjax.solvers.implicit import symmetric_solve
 from simjax.solvers.krylov import conjugate_gradient
@@ -126,8 +127,7 @@ class StokesStages(SemiImplicitModel):
             return volume * (x - reach * self._spread(0.0, fields, still)[component])
 
         def solve(_, right):
-            spectrum = basis.forward(right)
-            return basis.inverse(spectrum * (1 / (1 - reach * rates)).astype(spectrum.dtype))
+            return basis.inverse(scale_by(1 / (1 - reach * rates), basis.forward(right)))
 
         return symmetric_solve(matvec, weighed, solve)
 
