@@ -355,6 +355,7 @@ def test_the_room_that_samples_need_is_counted(every, count):
     assert found == {name: (n * 8 * 2 * count,) * 2 for name, n in (("line", 7), ("slice", 48))}
 
 
+@pytest.mark.slow
 def test_an_output_that_is_not_there_is_told(whole):
     root, _, _ = whole
     with pytest.raises(InputOutputError, match="did you mean 'probe'"):

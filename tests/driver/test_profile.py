@@ -80,6 +80,7 @@ def test_names_of_parts_change_no_program():
     assert jax.jit(squared).lower(1.0).as_text() == jax.jit(named).lower(1.0).as_text().replace("named", "squared")
 
 
+@pytest.mark.slow
 def test_a_profiled_run_is_the_same_run_and_tells_where_its_time_goes(tmp_path):
     few = ["grid.shape=[16,16]", "time.end=0.04", "output.animation=false", f"output.root={tmp_path}"]
     plain = sj.load("fluid", [*few, "output.report=false", "output.folder=plain"]).run()

@@ -200,7 +200,7 @@ def only(direction, name):
 
 def each(problems):
     """In three dimensions the equations are those of two with one more axis, and one flow shows them at all times."""
-    slow = ("box", "cavity, every step", "flow by Courant number")
+    slow = ("box", "cavity, every step", "flow by Courant number", "moving wall, no checkpoints")
     return pytest.mark.parametrize(
         "name", [pytest.param(name, marks=[pytest.mark.slow] if name in slow else []) for name in problems]
     )

@@ -315,6 +315,7 @@ def energy_of_molecules() -> float:
     return 4 * 0.1 * np.sum(six**2 - six) + of_bonds + 2 / 2 * np.sum((theta - 2) ** 2)
 
 
+@pytest.mark.slow
 def test_molecules_of_a_file_have_the_energy_of_plain_sums(tmp_path):
     by_hand(tmp_path / "a.h5md")
     with h5py.File(tmp_path / "a.h5md", "a") as file:

@@ -160,6 +160,7 @@ def test_the_gradient_is_that_of_differences(loss, batch):
     np.testing.assert_allclose((at(step) - at(-step)) / (2 * step), along, rtol=1e-7)
 
 
+@pytest.mark.slow
 def test_windows_and_space_may_be_cut(line, loss, batch):
     noisy = loss.unrolled(1, pushforward=1, noise=0.05)
     value, gradient = value_and_gradient(noisy, network(), batch)
@@ -170,6 +171,7 @@ def test_windows_and_space_may_be_cut(line, loss, batch):
     np.testing.assert_allclose(other, gradient, rtol=1e-10, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_no_derivative_passes_the_pushforward(line, loss, batch):
     pushed = loss.unrolled(1, pushforward=1)
     value, gradient = value_and_gradient(pushed, network(), batch)
@@ -198,6 +200,7 @@ def test_noise_has_its_size_and_changes_with_the_key(line, loss, batch):
 # ---------------------------------------------------------------------- training
 
 
+@pytest.mark.slow
 def test_a_stopped_training_goes_on_as_if_it_had_not(loss, batch, tmp_path):
     stages = [sj.Stage(3, loss.unrolled(1, noise=0.02)), sj.Stage(5, loss)]
     validation = loss.unrolled(3), [batch]
@@ -223,6 +226,7 @@ def test_a_stopped_training_goes_on_as_if_it_had_not(loss, batch, tmp_path):
     assert (folder / "training.png").is_file()
 
 
+@pytest.mark.slow
 def test_weights_that_are_not_finite_end_it_and_the_checkpoint_stays(loss, batch, tmp_path):
     learner = sj.Learner(network(), optax.sgd(lambda number: jnp.where(number < 3, 1e-3, jnp.inf)))
     with pytest.raises(NumericalError, match="update 4, in stage 1, made .* write a smaller learning rate"):

@@ -260,6 +260,7 @@ def log_of(tmp_path):
     return next(tmp_path.glob("*/*/run.log")).read_text()
 
 
+@pytest.mark.slow
 def test_a_step_that_shrinks_is_told_and_ends_the_run(tmp_path, capsys):
     """u^6 = e^(6 t): a hundredth of the first step at t = 0.77, a two hundredth at t = 0.88."""
     with pytest.raises(NumericalError, match="limits.step_shrink") as error:

@@ -106,6 +106,7 @@ def test_a_flow_under_a_lid_is_of_second_order_in_time():
     assert 1.8 < np.log2(difference(one, two) / difference(two, three)) < 2.3
 
 
+@pytest.mark.slow
 def test_a_kept_bulk_velocity_drives_a_channel_with_long_steps():
     """Between walls 12 nu U / H^2, on n equal cells 1 + 2 / n^2 times less; steps are fifty times the limit."""
     model = ImplicitlyViscous(Domain(Grid((2, 9), upper=(1.3, 0.7))), [PERIODIC, STILL])

@@ -13,6 +13,7 @@ from channel_flow import Channel  # noqa: E402
 from solved import pulled_back, refusal, solved  # noqa: E402
 
 
+@pytest.mark.slow
 def test_taylor_and_greens_vortex_in_a_stream_and_its_slope_by_the_viscosity():
     n, steps, dt, viscosity, stream = 16, 4, 0.05, 0.02, (0.3, -0.2)
     x, y = np.meshgrid(*[2 * np.pi * np.arange(n) / n] * 2, indexing="ij")

@@ -58,6 +58,7 @@ def fastest_of(wavenumbers, viscosity, diffusivities, pulls):
     return max(root.real for root in np.roots(total) if abs(root.imag) < 1e-9 * abs(root))
 
 
+@pytest.mark.slow
 def test_salt_fingers_grow_as_linear_theory_says():
     """Warm and salty above cool and fresh, between slip walls; salt diffuses at a tenth of the heat."""
     pulls, diffusivities, across = (8e3, -6e3), (1.0, 0.1), 6.0

@@ -193,6 +193,7 @@ def test_derivatives_by_numbers_of_a_formula(given):
     assert float(total(number)[1]) == pytest.approx(difference, rel=1e-7, abs=1e-8)
 
 
+@pytest.mark.slow
 def test_formulas_of_a_configuration_are_averaged_once():
     medium = {"permittivity": "where(x < edge, 2, 6)", "permeability": "1 + noise(2)**2", "conductivity": 0.1}
     simulation = sj.configure(
