@@ -120,7 +120,7 @@ class SpectralBasis:
         """Spectrum of this block's field."""
         before = tuple(range(self.domain.grid.ndim))
         for stage in self._stages:
-            u, before = _reordered(u, before, stage.order), stage.order
+            u, before = self._padded(_reordered(u, before, stage.order), stage), stage.order
             transform = functools.partial(self._forward, stage)
             if stage.names:
                 split, joined = stage.place(stage.onto), stage.place(stage.axes[0])
@@ -140,15 +140,13 @@ class SpectralBasis:
                 u = then_exchange(transform, u, stage.names, split=split, concatenate=joined)
             else:
                 u = transform(u)
-            u = _reordered(u, stage.order, order)
+            u = _reordered(self._unpadded(u, stage), stage.order, order)
         return u
 
     def _forward(self, stage: _Stage, u: Array) -> Array:
         axis, places = stage.axes[-1], [stage.place(axis) for axis in stage.axes]
         if axis == self._half:
-            spectrum = jnp.fft.rfftn(u, axes=places)
-            more = self._count(axis) - spectrum.shape[-1]
-            return lax.pad(spectrum, jnp.zeros((), spectrum.dtype), [(0, 0, 0)] * (u.ndim - 1) + [(0, more, 0)])
+            return jnp.fft.rfftn(u, axes=places)
         if axis in self._waves:
             return jnp.fft.fft(u, axis=places[-1])
         return _of_parts(functools.partial(self.transforms[axis].forward, axis=places[-1]), u)
@@ -157,10 +155,23 @@ class SpectralBasis:
         axis, places = stage.axes[-1], [stage.place(axis) for axis in stage.axes]
         if axis == self._half:
             sizes = [self.domain.grid.shape[axis] for axis in stage.axes]
-            return jnp.fft.irfftn(lax.slice_in_dim(u, 0, sizes[-1] // 2 + 1, axis=-1), sizes, axes=places)
+            return jnp.fft.irfftn(u, sizes, axes=places)
         if axis in self._waves:
             return jnp.fft.ifft(u, axis=places[-1])
         return _of_parts(functools.partial(self.transforms[axis].inverse, axis=places[-1]), u)
+
+    def _padded(self, u: Array, stage: _Stage) -> Array:
+        """`u` with zeros behind the half axis, where it takes over blocks next."""
+        if not stage.names or stage.onto != self._half:
+            return u
+        axis = u.ndim + stage.place(stage.onto)
+        more = self._count(stage.onto) - u.shape[axis]
+        return lax.pad(u, jnp.zeros((), u.dtype), [(0, more * (k == axis), 0) for k in range(u.ndim)])
+
+    def _unpadded(self, u: Array, stage: _Stage) -> Array:
+        if not stage.names or stage.onto != self._half:
+            return u
+        return lax.slice_in_dim(u, 0, self.domain.grid.shape[stage.onto] // 2 + 1, axis=stage.place(stage.onto))
 
     @property
     def exchanges(self) -> tuple[tuple[int, ...], ...]:
