@@ -69,3 +69,8 @@ def pytest_collection_modifyitems(config, items):
         (kept if zlib.crc32(group.encode()) % shares == share - 1 else passed_over).append(item)
     config.hook.pytest_deselected(items=passed_over)
     items[:] = kept
+
+
+def pytest_sessionfinish():
+    # pytest collects garbage ten times at its end: half a second each after a hundred tests, and more after all.
+    gc.freeze()
