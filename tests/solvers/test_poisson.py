@@ -31,6 +31,8 @@ MESHES = {
     "8x1": (PLANE, {"x": 8}),
     "1x8": (PLANE, {"y": 8}),
     "2x2x2": (BOX, {"x": 2, "y": 2, "z": 2}),
+    "1x1x2": (BOX, {"z": 2}),
+    "3x1": (Grid((9, 15), (0.0, -1.0), (2.0, 1.3)), {"x": 3}),
 }
 # Every pair; of triples, every choice once, in an order that puts each kind on each axis.
 COMBINATIONS = [kinds for ndim in (1, 2) for kinds in itertools.product(KINDS, repeat=ndim)] + [
@@ -49,6 +51,10 @@ DECOMPOSED = [
     ("1x8", ("periodic", "neumann")),
     ("2x2x2", ("periodic", "neumann", "dirichlet")),
     ("2x2x2", ("neumann", "neumann", "neumann")),
+    ("2x2x2", ("periodic", "periodic", "periodic")),
+    ("1x1x2", ("periodic", "periodic", "periodic")),
+    ("1x1x2", ("periodic", "neumann", "periodic")),
+    ("3x1", ("periodic", "periodic")),
 ]
 
 
