@@ -63,6 +63,9 @@ class SpectralBasis:
         self._half: int | None = None
         """The axis that keeps half of its waves."""
         self._stages, self.placement = self._plan()
+        takes = (stage for stage in self._stages if stage.names and stage.onto == self._half)
+        self._first_taken = next(takes, None)
+        """Where the half axis takes over blocks for the first time."""
         # Waves that stay on one device may keep the order in which products with matrices leave them.
         moved = {stage.onto for stage in self._stages if stage.names}
         self.transforms = tuple(
@@ -161,15 +164,15 @@ class SpectralBasis:
         return _of_parts(functools.partial(self.transforms[axis].inverse, axis=places[-1]), u)
 
     def _padded(self, u: Array, stage: _Stage) -> Array:
-        """`u` with zeros behind the half axis, where it takes over blocks next."""
-        if not stage.names or stage.onto != self._half:
+        """`u` with zeros behind the half axis, where it takes over blocks next and has none yet."""
+        if stage != self._first_taken:
             return u
         axis = u.ndim + stage.place(stage.onto)
         more = self._count(stage.onto) - u.shape[axis]
         return lax.pad(u, jnp.zeros((), u.dtype), [(0, more * (k == axis), 0) for k in range(u.ndim)])
 
     def _unpadded(self, u: Array, stage: _Stage) -> Array:
-        if not stage.names or stage.onto != self._half:
+        if stage != self._first_taken:
             return u
         return lax.slice_in_dim(u, 0, self.domain.grid.shape[stage.onto] // 2 + 1, axis=stage.place(stage.onto))
 

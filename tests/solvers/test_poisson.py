@@ -32,6 +32,8 @@ MESHES = {
     "1x8": (PLANE, {"y": 8}),
     "2x2x2": (BOX, {"x": 2, "y": 2, "z": 2}),
     "1x1x2": (BOX, {"z": 2}),
+    # Four blocks of y do not fit on six cells of x: half of the waves along z take over blocks twice.
+    "2x4x1": (Grid((6, 8, 16), (0.0, -1.0, 0.2), (2.0, 1.3, 0.9)), {"x": 2, "y": 4}),
     "3x1": (Grid((9, 15), (0.0, -1.0), (2.0, 1.3)), {"x": 3}),
 }
 # Every pair; of triples, every choice once, in an order that puts each kind on each axis.
@@ -54,6 +56,7 @@ DECOMPOSED = [
     ("2x2x2", ("periodic", "periodic", "periodic")),
     ("1x1x2", ("periodic", "periodic", "periodic")),
     ("1x1x2", ("periodic", "neumann", "periodic")),
+    ("2x4x1", ("periodic", "periodic", "periodic")),
     ("3x1", ("periodic", "periodic")),
 ]
 
