@@ -303,7 +303,7 @@ def first_result(quick: bool) -> list[Row]:
             dataclasses.replace(one, environment=off if cold else _kept_by(one)) for one in flow.contestants[:2]
         ]  # fmt: skip
         programs = "nothing compiled before" if cold else "programs kept by jax's cache"
-        what = f"first {flow.physics['steps']} steps of {flow.what}, {programs}"
+        what = f"first {flow.physics['steps']} steps, {programs}: {flow.what}"
         rows.append(
             dataclasses.replace(
                 flow, what=what, unit=RUNS, work=1.0, contestants=contestants, from_start=True, uncounted=int(not cold)
