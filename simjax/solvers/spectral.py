@@ -63,9 +63,10 @@ class SpectralBasis:
         self._half: int | None = None
         """The axis that keeps half of its waves."""
         self._stages, self.placement = self._plan()
-        takes = (stage for stage in self._stages if stage.names and stage.onto == self._half)
-        self._first_taken = next(takes, None)
-        """Where the half axis takes over blocks for the first time."""
+        halved = [self._half in stage.axes for stage in self._stages]
+        after = self._stages[halved.index(True) + 1 :] if any(halved) else ()
+        self._first_taken = next((stage for stage in after if stage.onto == self._half), None)
+        """Where half of the waves take over blocks for the first time."""
         # Waves that stay on one device may keep the order in which products with matrices leave them.
         moved = {stage.onto for stage in self._stages if stage.names}
         self.transforms = tuple(

@@ -49,6 +49,7 @@ DECOMPOSED = [
     ("2x4", ("periodic", "periodic")),
     ("2x4", ("neumann", "dirichlet")),
     ("2x4", ("open above", "neumann")),
+    ("2x4", ("neumann", "periodic")),
     ("8x1", ("dirichlet", "periodic")),
     ("1x8", ("periodic", "neumann")),
     ("2x2x2", ("periodic", "neumann", "dirichlet")),
