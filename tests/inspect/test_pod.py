@@ -77,11 +77,12 @@ def test_a_gas_of_2048_cells_cubed_on_a_pod(tmp_path):
     )
     # Found: 11.2 GiB, 70 %; a field more on the way would be 0.8 % more.
     assert memory["peak"] < 0.75 * content["chip"]["memory"]
-    # Work stands beside the exchange along the first axis; that along the second can begin only after it.
-    along_first = [one for one in content["step"]["exchanges"] if one["links"][0] in ("x+", "x-")]
-    assert all(one["exposed_s"] == 0 and one["beside_s"] > one["seconds"] for one in along_first)
-    assert waited(content, "collective-permute") < 0.3  # found: 0.19
-    assert content["step"]["exposed_s"] < 0.002 * content["step"]["chip_s"]  # found: 0.0011
+    # Work stands beside all exchanges: beside those along the second axis, which begin after the first, most of it.
+    for one in content["step"]["exchanges"]:
+        share = 1.0 if one["links"][0] in ("y+", "y-") else 0.5  # found: 6 and 0.66
+        assert one["beside_s"] > share * one["seconds"]
+    assert waited(content, "collective-permute") < 0.15  # found: 0.08
+    assert content["step"]["exposed_s"] < 0.001 * content["step"]["chip_s"]  # found: 0.0005
 
 
 @pytest.mark.long
