@@ -39,8 +39,9 @@ def test_bytes_are_those_of_the_halo(flow):
     sizes = sorted(one.bytes for one in flow.exchanges if one.kind == "collective-permute")
     lines = {2 * 6 * 4, 2 * (8 + 2) * 4, 6 * 4, (8 + 2) * 4}
     assert set(sizes) == lines
-    # A transpose hands over the whole block.
-    assert {one.bytes for one in flow.exchanges if one.kind == "all-to-all"} == {8 * 6 * 4}
+    # The first transpose hands over the whole block. The second one hands over half of the waves along x, 9 of 16, with
+    # zeros up to two for each of eight devices: complex numbers at the 24 places along y.
+    assert {one.bytes for one in flow.exchanges if one.kind == "all-to-all"} == {8 * 6 * 4, 2 * 24 * 8}
 
 
 def test_nothing_is_said_of_times_that_are_not_known(flow):
