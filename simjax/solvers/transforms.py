@@ -1,8 +1,8 @@
 """Real trigonometric transforms that diagonalise the second difference, one per kind of boundary.
 
 Each maps n real numbers to n real numbers, so blocks keep their shape and can be redistributed between devices
-whatever the boundaries; only `factored` transforms have a few more. Where there are FFTs, `solvers.spectral` takes complex
-ones along periodic axes instead. Strang (1999), SIAM Review 41, 135, lists the eigenvectors.
+whatever the boundaries; only `factored` transforms have a few more. Where there are FFTs, `solvers.spectral` takes
+complex ones along periodic axes instead. Strang (1999), SIAM Review 41, 135, lists the eigenvectors.
 """
 
 import functools
