@@ -125,7 +125,8 @@ def test_a_search_of_two_processes_finds_what_one_finds(tmp_path):
         "experiment=inverse_source", "grid.shape=[16,16]", "time.end=0.2", "inverse.solver.iterations=2",
         f"output.root={tmp_path}", "output.report=false",
     ]  # fmt: skip
-    outputs(start_run([*problem, "mesh.x=2", "mesh.y=2", "output.folder=two"]))
+    # More than two minutes on two idle cores, which another worker of the tests may use too.
+    outputs(start_run([*problem, "mesh.x=2", "mesh.y=2", "output.folder=two"]), timeout=600)
     outputs([PreparedProcess([sys.executable, "-m", "simjax.run", *problem, "output.folder=one"], environment(1))])
     losses = [[line["loss"][0] for line in lines_of(tmp_path / name / "metrics.jsonl")] for name in ("one", "two")]
     assert len(losses[0]) == 2
