@@ -332,8 +332,8 @@ MUTATIONS = [
         "tests/models/flow/test_incompressible.py::test_projection_leaves_no_divergence_and_projects",
     ),
     Mutation(
-        "cells that are to be transformed are padded as half of the waves", "solvers/spectral.py",
-        "self._stages[halved.index(True) + 1 :]", "self._stages[:]",
+        "half of the waves are padded each time they take over blocks", "solvers/spectral.py",
+        "pads = onto == self._half and not placement[onto]", "pads = onto == self._half",
         "tests/solvers/test_spectral_basis.py::test_spectra_are_as_large_as_their_eigenvalues",
     ),
     Mutation(

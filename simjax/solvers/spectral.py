@@ -25,13 +25,15 @@ Placement = tuple[tuple[str, ...], ...]
 class _Stage:
     """A transform along `axes`, which are whole, or of which one is made so: it hands `names` to axis `onto`.
 
-    order: the spatial axes as they stand in the array meanwhile; those of an FFT are the last.
+    order: the spatial axes as they stand in the array meanwhile; those of an FFT are the last. pads: tells that `onto`
+    has half of its waves and takes over blocks for the first time.
     """
 
     axes: tuple[int, ...]
     order: tuple[int, ...]
     names: tuple[str, ...] = ()
     onto: int = 0
+    pads: bool = False
 
     def place(self, axis: int) -> int:
         """The array axis, counted from the last."""
@@ -63,10 +65,6 @@ class SpectralBasis:
         self._half: int | None = None
         """The axis that keeps half of its waves."""
         self._stages, self.placement = self._plan()
-        halved = [self._half in stage.axes for stage in self._stages]
-        after = self._stages[halved.index(True) + 1 :] if any(halved) else ()
-        self._first_taken = next((stage for stage in after if stage.onto == self._half), None)
-        """Where half of the waves take over blocks for the first time."""
         # Waves that stay on one device may keep the order in which products with matrices leave them.
         moved = {stage.onto for stage in self._stages if stage.names}
         self.transforms = tuple(
@@ -90,12 +88,13 @@ class SpectralBasis:
         for axis in sorted({*axes} - {*whole, self._left}):
             names = placement[axis]
             onto = self._receiver(axis, placement, done)
+            pads = onto == self._half and not placement[onto]
             placement[onto] += names
             placement[axis] = ()
             if axis in self._waves:
                 order = _with_last(order, (axis,))
                 self._half = axis if self._half is None else self._half
-            stages.append(_Stage((axis,), order, names, onto))
+            stages.append(_Stage((axis,), order, names, onto, pads))
             done.append(axis)
         return tuple(stages), tuple(placement)
 
@@ -165,15 +164,15 @@ class SpectralBasis:
         return _of_parts(functools.partial(self.transforms[axis].inverse, axis=places[-1]), u)
 
     def _padded(self, u: Array, stage: _Stage) -> Array:
-        """`u` with zeros behind the half axis, where it takes over blocks next and has none yet."""
-        if stage != self._first_taken:
+        """`u` with zeros behind half of the waves, as many as make it a multiple of the blocks."""
+        if not stage.pads:
             return u
         axis = u.ndim + stage.place(stage.onto)
         more = self._count(stage.onto) - u.shape[axis]
         return lax.pad(u, jnp.zeros((), u.dtype), [(0, more * (k == axis), 0) for k in range(u.ndim)])
 
     def _unpadded(self, u: Array, stage: _Stage) -> Array:
-        if stage != self._first_taken:
+        if not stage.pads:
             return u
         return lax.slice_in_dim(u, 0, self.domain.grid.shape[stage.onto] // 2 + 1, axis=stage.place(stage.onto))
 
