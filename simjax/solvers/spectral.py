@@ -66,9 +66,8 @@ class SpectralBasis:
         """The axis that keeps half of its waves."""
         self._stages, self.placement = self._plan()
         # Waves that stay on one device may keep the order in which products with matrices leave them.
-        moved = {stage.onto for stage in self._stages if stage.names}
         self.transforms = tuple(
-            factored(n) if kind is FOURIER and not self.placement[a] and a not in moved and dft.by_matrices(n) else kind
+            factored(n) if kind is FOURIER and not self.placement[a] and dft.by_matrices(n) else kind
             for a, (kind, n) in enumerate(zip(transforms, domain.grid.shape, strict=True))
         )
 
