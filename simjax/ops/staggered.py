@@ -151,6 +151,16 @@ def _areas_beside_face(taper: Array, ndim: int) -> tuple[Array, Array]:
     return jnp.where(above > 0, above, 1.0), below
 
 
+def apart_along(h: Spacing, axis: int, ndim: int, on_faces: bool) -> tuple[Spacing, Spacing, Spacing]:
+    """Distance to the place below, width of its own volume, and distance to the place above, along an axis.
+
+    h: widths of cells with one more all around. on_faces: of lower faces normal to the axis, else of cell centres.
+    """
+    if on_faces:
+        return width_of(h, axis, ndim, -1), apart(h, axis, ndim), width_of(h, axis, ndim)
+    return apart(h, axis, ndim), width_of(h, axis, ndim), apart(h, axis, ndim, 1)
+
+
 def laplacian(
     u: Float[Array, "..."], spacing: Sequence[Spacing], component: int | None = None, taper: Array | None = None
 ) -> Float[Array, "..."]:
@@ -166,10 +176,7 @@ def laplacian(
         if rings is None and not isinstance(h, Array):
             terms.append(second_difference(u, center, axis, ndim, h))
             continue
-        if axis == component:
-            below, own, above = width_of(h, axis, ndim, -1), apart(h, axis, ndim), width_of(h, axis, ndim)
-        else:
-            below, own, above = apart(h, axis, ndim), width_of(h, axis, ndim), apart(h, axis, ndim, 1)
+        below, own, above = apart_along(h, axis, ndim, axis == component)
         slopes = []
         for by, distance in ((0, above), (-1, below)):
             high = shift(u, ndim, axis, 1) if by == 0 else center

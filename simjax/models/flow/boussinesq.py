@@ -173,14 +173,6 @@ class Boussinesq(SeveralScalars):
         """-beta (T - T0) g."""
         means = self._on_faces(t, state.temperature, self.layout)
         strength = -params.expansion * params.gravity
-        if self.surface is not None:
-            # Bodies are not fluid that rises: what acts in their place would count as a force on them.
-            immersion = self.flow.immersion_at(jnp.asarray(t, means[0].dtype))
-            shares = [jnp.where(free, 1.0, part) for free, part in zip(immersion.free, immersion.open, strict=True)]
-            return tuple(
-                strength[axis] * share * (mean - params.reference)
-                for axis, (mean, share) in enumerate(zip(means, shares, strict=True))
-            )
         return tuple(strength[axis] * (mean - params.reference) for axis, mean in enumerate(means))
 
     def rhs(self, t, state, params):

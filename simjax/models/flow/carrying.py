@@ -16,14 +16,14 @@ from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Measure, Output
 from simjax.models.axisymmetric import dimensions, relative_volumes, tapers_of
 from simjax.models.conserved import MADE, Balanced, at_side, inside, through_side
-from simjax.models.flow import body_surface, incompressible, solid_setup
+from simjax.models.flow import body_surface, incompressible, solid_setup, solid_stage
 from simjax.models.flow.advection import check_scalar as check_carried
 from simjax.models.flow.advection import scalar_refusals
 from simjax.models.flow.axisymmetry import check_scalar, check_scalar_configuration
 from simjax.models.flow.free_body_setup import refuse_body
 from simjax.models.flow.momentum import check_momentum, with_field_specs
 from simjax.models.flow.openings import is_open, with_outlet_specs
-from simjax.models.flow.solid_scalars import Cells, SolidSurface, carrying_flow
+from simjax.models.flow.solid_scalars import Cells, SolidSurface
 from simjax.models.measures import product_of_units, total_measure
 from simjax.models.scalar.transport import Source, statistics, statistics_measures, widths
 from simjax.models.stretching import require_transport
@@ -159,6 +159,7 @@ class CarryingFlow(ExplicitModel, Balanced):
             source = 0.0 if self.source is None else self.made_by_source(t, params, c.dtype)
             cells = self.around_bodies(jnp.asarray(t, c.dtype))
             fluxes = self.through_faces(t, state, params, cells)
+            fluxes = fluxes + params.diffusivity * cells.exchanged(self.domain, self.layout, c, t, self.surface)
             return cells.gained(self.domain, self.layout, fluxes, source, t, self.surface)
         slope = self.transported(t, state, params, c, self.layout, params.diffusivity)
         return slope if self.source is None else slope + self.made_by_source(t, params, slope.dtype)
@@ -183,8 +184,7 @@ class CarryingFlow(ExplicitModel, Balanced):
     def through_faces(self, t, state, params, cells: Cells) -> Array:
         """-div(u c) + div((D + nu_t / Pr_t) grad c) by the parts of faces that are open around bodies."""
         domain, scheme, c = self.domain, transport.SCHEMES[self.scheme], self.scalar(state)
-        now, layouts = jnp.asarray(t, c.dtype), self.flow.layouts_at(t, state)
-        velocity = carrying_flow(self.flow.immersion_at(now), self.flow.projection, state.velocity, layouts, t)
+        velocity = solid_stage.flow_through_faces(self.flow, t, state, self.flow.layouts_at(t, state))
 
         def carried(c, velocity, h):
             return transport.advection_tendency(c, velocity, scheme, h)
@@ -280,8 +280,8 @@ class CarryingFlow(ExplicitModel, Balanced):
         flow, c = self.flow.constrain(t, dt, state, params), self.scalar(state)
         if self.surface is None:
             return self.with_flow(flow, c)
-        cells = self.around_bodies(jnp.asarray(t, c.dtype))
-        return self.with_flow(flow, cells.joined(self.domain, c, self.layout, t, self.surface))
+        cells, reach = self.around_bodies(jnp.asarray(t, c.dtype)), params.diffusivity * state.reaction.elapsed
+        return self.with_flow(flow, cells.joined(self.domain, c, self.layout, t, self.surface, reach))
 
     def notes(self):
         return self.flow.notes()
@@ -316,7 +316,7 @@ class CarryingFlow(ExplicitModel, Balanced):
         if self.surface is not None:
             cells = self.around_bodies(jnp.asarray(t, c.dtype))
             fluxes = self.through_faces(t, state, params, cells)
-            given = cells.from_bodies(domain, self.layout, fluxes, t, self.surface)
+            given = cells.from_bodies(domain, self.layout, fluxes, c, params.diffusivity, t, self.surface)
             return found | cells.statistics(domain, self.layout, c, self.carried) | {f"{self.carried}_flux": given}
         of_cells = relative_volumes(domain, self.layout, self.widths(c.dtype), c.dtype)
         return found | statistics(domain, c, of_cells, self.carried)

@@ -185,6 +185,13 @@ def longest_step(params: BodyParams, displaced: Displaced) -> Array:
     return jnp.where(fastest > 0, 1 / jnp.where(fastest > 0, fastest, 1.0), jnp.inf)
 
 
+def velocities(domain: Domain, layout: FieldLayout, centre: Array, motion: Array) -> tuple[Array, ...]:
+    """The velocity on faces of a body with this motion about its centre."""
+    ndim = domain.grid.ndim
+    turned = (turning(domain, layout, axis, motion[ndim:], centre) for axis in range(ndim))
+    return tuple(jnp.broadcast_to(v + u, domain.block_shape) for v, u in zip(motion, turned, strict=False))
+
+
 class Motions(eqx.Module):
     """The velocities that the motions of a body give to faces, one by one: see `Immersion`.
 
@@ -197,21 +204,15 @@ class Motions(eqx.Module):
     taken: Array
 
 
-def motions(immersion: Immersion, domain: Domain, layout: FieldLayout, t) -> Motions:
-    """The rigid motions about the centre of a body at its place."""
+def motions(immersion: Immersion, domain: Domain, layout: FieldLayout, t, reach: Array) -> Motions:
+    """The rigid motions about the centre of a body at its place; reach: see `Immersion.join`."""
     ndim, centre = domain.grid.ndim, immersion.centre
-    dtype, zero, one = centre.dtype, jnp.zeros((), centre.dtype), jnp.ones((), centre.dtype)
     carried, blocked, taken = [], [], []
-    for number in range(ndim + (1 if ndim == 2 else 3)):
-        spin = [one if ndim + k == number else zero for k in range(1 if ndim == 2 else 3)]
-        v = [one if axis == number else zero for axis in range(ndim)]
-        if number >= ndim:
-            v = [turning(domain, layout, axis, spin, centre) for axis in range(ndim)]
-        v = [jnp.broadcast_to(component, domain.block_shape).astype(dtype) for component in v]
-        both = immersion.carrying(domain, layout, v, t)
-        carried.append(both[0])
-        blocked.append(both[1])
-        taken.append(jnp.concatenate(moments(domain, layout, both[0], centre)))
+    for unit in jnp.eye(ndim + (1 if ndim == 2 else 3), dtype=centre.dtype):
+        v = velocities(domain, layout, centre, unit)
+        carried.append(immersion.carried(domain, layout, v, t, reach))
+        blocked.append(immersion.blocked_by(domain, layout, v, t))
+        taken.append(jnp.concatenate(moments(domain, layout, carried[-1], centre)))
     return Motions(tuple(carried), tuple(blocked), jnp.stack(taken, axis=1))
 
 

@@ -265,17 +265,15 @@ class Incompressible(ExplicitModel, FlowBudgets):
         slopes = self.momentum.tendency(t, state.velocity, self.layouts_for(t, state), params)
         layouts = self.layouts_at(t, state)
         slopes = slowed(self.domain, layouts, self.walls, t, state.velocity, params.viscosity, slopes)
-        slopes = [
-            k - params.drag * u + self._force(i, t, params, u)
-            for i, (k, u) in enumerate(zip(slopes, state.velocity, strict=True))
-        ]
+        forcing = [self._force(i, t, params, u) - params.drag * u for i, u in enumerate(state.velocity)]
         if acceleration is not None:
-            slopes = [k if a is None else k + a for k, a in zip(slopes, acceleration, strict=True)]
+            forcing = [f if a is None else f + a for f, a in zip(forcing, acceleration, strict=True)]
+        slopes = [k + f for k, f in zip(slopes, forcing, strict=True)]
         reaction, body = None, None
         if state.reaction is not None:
-            reaction, body = solid_stage.acting(self, state, params)
+            slowed_by, reaction, body = solid_stage.acting(self, t, state, params, forcing)
             pushed = self.projection.gradient(state.reaction.pressure)
-            slopes = [k - slope for k, slope in zip(slopes, pushed, strict=True)]
+            slopes = [k - slope + a for k, slope, a in zip(slopes, pushed, slowed_by, strict=True)]
         outlets: list[Array | None] = [None] * len(state.outlets)
         for one in self.openings:
             slope = slopes[one.axis]

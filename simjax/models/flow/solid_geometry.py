@@ -4,7 +4,9 @@ Distances are linear between the centres of cells, along stretched axes too. A b
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -12,8 +14,13 @@ from simjax.core.boundary import FieldLayout, Neumann, Periodic, center_layout
 from simjax.core.domain import Domain
 from simjax.grid import CENTER, FACE
 from simjax.ops.difference import shift
-from simjax.ops.spacing import Spacing
+from simjax.ops.spacing import Spacing, scaled
+from simjax.ops.staggered import apart_along
 from simjax.solvers.elliptic import cut
+
+REACH = 2.0
+"""Ratio of distances from the surface up to which ghost values serve. With shares that fall along a line, no ghost
+value counts more than that of a plane wall in the middle between both, so that the time step is that of the fluid."""
 
 Neighbours = tuple[tuple[Array, Array], ...]
 """For each axis, one number for the neighbour below and one for that above."""
@@ -67,25 +74,9 @@ def neighbour_sum(padded: Array, ndim: int) -> Array:
     return jnp.asarray(sum(shift(padded, ndim, axis, by) for axis in range(ndim) for by in (-1, 1)))
 
 
-def combined(
-    domain: Domain, fields: Sequence[Array], layouts: Sequence[FieldLayout], t, shares: Sequence[Array],
-    follows: Sequence[Array], weights: Sequence[Array], more: Sequence[Array] | None,
-) -> tuple[Array, ...]:  # fmt: skip
-    """For each field its share, the sum of the neighbours that it follows times their weight, and `more`.
-
-    shares: numbers, or whether there is one. follows, weights: see `interpolation`.
-    """
-    ndim, total = domain.grid.ndim, []
-    padded = domain.pad(tuple(fields), tuple(layouts), 1, t)
-    for u, around, share, marks, weight in zip(fields, padded, shares, follows, weights, strict=True):
-        followed = jnp.zeros((), u.dtype)
-        for axis in range(ndim):
-            for number, by in enumerate((-1, 1)):
-                marked = marks & (1 << (2 * axis + number)) != 0
-                followed = followed + jnp.where(marked, shift(around, ndim, axis, by), 0.0)
-        own = jnp.where(share, u, 0.0) if share.dtype == bool else share * u
-        total.append(own + weight * followed)
-    return tuple(total) if more is None else tuple(map(jnp.add, total, more))
+def followed(padded: Array, depth: Array) -> Array:
+    """Sums over the neighbours in the fluid of a field times their depth; both with one cell more all around."""
+    return neighbour_sum(jnp.maximum(depth, 0.0) * padded, depth.ndim)
 
 
 def weights_below(domain: Domain, layout: FieldLayout, ghosts: int, dtype) -> tuple[Spacing, ...]:
@@ -139,25 +130,28 @@ def open_part(distance: Array, axis: int, below: Sequence[Spacing]) -> Array:
     return jnp.where((positive == whole) & (whole > 0), 1.0, positive * inverse(whole))
 
 
-def mean_positive(distance: Array, axis: int, below: Sequence[Spacing]) -> Array:
-    """The mean of max(distance, 0) over the n + 1 faces of an axis. distance: with one cell more all around.
+def mean_positive(distance: Array, axis: int, below: Sequence[Spacing]) -> tuple[Array, Array]:
+    """The means of max(distance, 0) and of the distance over the n + 1 faces of an axis.
 
-    Exact where the distance is linear; in 3-D along one axis, and by Simpson's rule along the other.
+    Exact where the distance is linear; in 3-D along one axis, and by Simpson's rule along the other. distance: with one
+    cell more all around.
     """
     first, *other = (k for k in range(distance.ndim) if k != axis)
     nodes = between(between(distance, axis, below[axis]), first, below[first])
     if not other:
-        return mean_along(nodes, first)
+        return means_along(nodes, first)
     # From the middle of a cell to its faces: the same mean of both where it is as far to either.
-    ends = pairs_of(mean_along(between(nodes, other[0], below[other[0]]), first), other[0])
-    return (ends + 4 * mean_along(peeled(nodes, other), first)) / 6
+    ends = means_along(between(nodes, other[0], below[other[0]]), first)
+    middle = means_along(peeled(nodes, other), first)
+    positive, whole = ((pairs_of(end, other[0]) + 4 * half) / 6 for end, half in zip(ends, middle, strict=True))
+    return positive, whole
 
 
-def mean_along(nodes: Array, axis: int) -> Array:
-    """The mean of the positive part of what is linear between nodes along an axis."""
+def means_along(nodes: Array, axis: int) -> tuple[Array, Array]:
+    """The means of the positive part and of all of what is linear between nodes along an axis."""
     n = nodes.shape[axis]
     a, b = cut(nodes, axis, 0, n - 1), cut(nodes, axis, 1, n)
-    return _mean_of_positive(jnp.minimum(a, b), jnp.maximum(a, b))
+    return _mean_of_positive(jnp.minimum(a, b), jnp.maximum(a, b)), 0.5 * (a + b)
 
 
 def _mean_of_positive(low: Array, high: Array) -> Array:
@@ -165,35 +159,84 @@ def _mean_of_positive(low: Array, high: Array) -> Array:
     return jnp.where(low >= 0, 0.5 * (low + high), 0.5 * jnp.maximum(high, 0.0) ** 2 * inverse(high - low))
 
 
-def interpolation(distance: Array) -> tuple[Array, Array, Array]:
-    """Tell whether faces are free; where not, which neighbours they follow, and one over the sum of their distances.
+def inverse_squares(depth: Array) -> Array:
+    """One over the sum of the squares of the depths of the neighbours in the fluid; zero where there are none.
 
-    A face in the fluid is free where it is no nearer to the surface than its nearest neighbour, behind the surface, is.
-    Else it follows the neighbour on the other side, with the ratio of the distances. A face in a body follows its
-    neighbour that is farthest out where that one is free in this sense, else the body alone. Of the neighbours that it
-    follows the one below along an axis has the bit 2 axis of a byte, and the one above the next bit. distance: on
-    faces, with one more all around.
+    Times `followed` it is the slope from the surface that fits these neighbours best, by least squares.
+    depth: the distance of places from the surface, with one more all around.
     """
-    ndim = distance.ndim
-    here = shift(distance, ndim)
-    beside = [tuple(shift(distance, ndim, axis, by) for by in (-1, 1)) for axis in range(ndim)]
-    every = jnp.stack([one for pair in beside for one in pair])
-    low, high = every.min(0), every.max(0)
-    # Of what is equal but for rounding, as along diagonals and midway between faces, rounding decides nothing.
-    equal = jnp.sqrt(jnp.finfo(distance.dtype).eps) * (high - low)
-    free = (here > 0) & (here + low >= -equal)
-    ghost, forced = (here <= 0) & (high > 0) & (here + high >= -equal), (here > 0) & ~free
+    return inverse(neighbour_sum(jnp.maximum(depth, 0.0) ** 2, depth.ndim))
 
-    def follows(out: Array, behind: Array) -> Array:
-        return (ghost & (out >= high - equal)) | (forced & (behind <= low + equal) & (out > 0))
 
-    marks, total = jnp.zeros(here.shape, jnp.uint8), jnp.zeros_like(here)
-    for axis, (below, above) in enumerate(beside):
-        for number, (out, behind) in enumerate(((below, above), (above, below))):
-            mark = follows(out, behind)
-            marks = marks | jnp.where(mark, 1 << (2 * axis + number), 0).astype(jnp.uint8)
-            total = total + jnp.where(mark, jnp.maximum(out, jnp.abs(here)), 0.0)
-    return free, marks, inverse(total)
+def ghost_weights(depth: Array) -> Array:
+    """What a value in a body takes of `followed`: its depth, below zero, times `inverse_squares`; zero in the fluid.
+
+    The depth counts up to `REACH` times that of the neighbours: farther behind the surface nothing follows it, as
+    `friction` takes the whole of what a body does to such neighbours.
+    """
+    here, weight = shift(depth, depth.ndim), inverse_squares(depth)
+    most = jnp.where(weight > 0, jax.lax.rsqrt(jnp.where(weight > 0, weight, 1.0)), 0.0)
+    return jnp.where(here > 0, 0.0, -jnp.minimum(-here, REACH * most) * weight)
+
+
+def held(depth: Array) -> Array:
+    """How far the surface decides a value by itself: from zero, in the fluid, to one, beside it and in bodies.
+
+    It rises where the nearest neighbour behind the surface is farther from it than the place is, and is one where it is
+    `REACH` times as far.
+    """
+    here, ndim = shift(depth, depth.ndim), depth.ndim
+    low = jnp.stack([shift(depth, ndim, axis, by) for axis in range(ndim) for by in (-1, 1)]).min(0)
+    return jnp.where(here > 0, _share(-low * inverse(here)), 1.0)
+
+
+def _share(ratio: Array) -> Array:
+    """The share of friction that is taken implicitly, of the ratio of distances from the surface."""
+    return jnp.clip((ratio - 1) / (REACH - 1), 0.0, 1.0)
+
+
+class Friction(NamedTuple):
+    """What bodies do to values beside their surface along grid lines, over the viscosity.
+
+    rate: of the decay towards the value of the body. explicit: for each axis what the neighbours below and above count
+    with, less.
+    """
+
+    rate: Array
+    explicit: Neighbours
+
+
+def friction(depth: Array, spacing: Sequence[Spacing], component: int | None) -> Friction:
+    """The part of the Laplacian across the surface that is taken implicitly.
+
+    On the line through a value at the depth d and a neighbour behind the surface, at -x d, what is linear is -x u at
+    that neighbour (Gibou, Fedkiw, Cheng and Kang 2002, J. Comput. Phys. 176, 205). A ghost value serves while x is at
+    most one. From there to `REACH` its share in the Laplacian falls to zero, and -x u, which grows without bound as
+    d vanishes, takes its place: so a value tends to that of the surface before the surface passes it.
+
+    depth, spacing: with one cell more all around. component: of a velocity on faces; None: at cell centres.
+    """
+    ndim = depth.ndim
+    here = shift(depth, ndim)
+    near, rate, explicit = inverse(here), jnp.zeros_like(here), []
+    most = 1 / float(jnp.finfo(depth.dtype).eps)
+    for axis in range(ndim):
+        below, own, above = apart_along(spacing[axis], axis, ndim, axis == component)
+        pair = []
+        for by, distance in ((-1, below), (1, above)):
+            ratio = jnp.clip(-shift(depth, ndim, axis, by) * near, 0.0, most)
+            counted = scaled(_share(ratio), 1 / distance, 1 / own)
+            rate = rate + counted * ratio
+            pair.append(counted)
+        explicit.append((pair[0], pair[1]))
+    return Friction(rate, tuple(explicit))
+
+
+def counted(padded: Array, by: Friction) -> Array:
+    """The sum of the neighbours of a field, which has one cell more all around, by their part in `Friction.explicit`."""
+    terms = [share * shift(padded, padded.ndim, axis, to) for axis, pair in enumerate(by.explicit)
+             for to, share in zip((-1, 1), pair, strict=True)]  # fmt: skip
+    return sum(terms[1:], terms[0])
 
 
 def at_nodes(distance: Array, below: Sequence[Spacing]) -> Array:

@@ -21,12 +21,13 @@ from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
 from simjax.grid import CENTER
 from simjax.models.axisymmetric import relative_volumes
-from simjax.models.flow.projection import Projection
 from simjax.models.flow.solid_geometry import (
     Neighbours,
     at_nodes,
-    combined,
-    interpolation,
+    counted,
+    followed,
+    friction,
+    ghost_weights,
     inverse,
     mirrored,
     neighbour_sum,
@@ -35,9 +36,9 @@ from simjax.models.flow.solid_geometry import (
     products,
     weights_below,
 )
-from simjax.models.flow.solids import Immersion, Solid
+from simjax.models.flow.solids import Solid
 from simjax.ops.difference import shift
-from simjax.ops.spacing import relative, scaled
+from simjax.ops.spacing import scaled
 from simjax.solvers.elliptic import crop, cut, difference, wall_layout
 
 
@@ -74,9 +75,8 @@ class SolidSurface(eqx.Module):
             n = some.shape[axis]
             some = cut(some, axis, 0, n - 1) | cut(some, axis, 1, n)
         if self.value is not None:
-            free, follows, slopes = interpolation(distance)
-            here = shift(distance, ndim)
-            return GivenValue(part, here > 0, free, follows, here * slopes)
+            rate = friction(distance, domain.spacing(layout, 1, dtype), None).rate
+            return GivenValue(part, shift(distance, ndim) > 0, distance, ghost_weights(distance), rate)
         fluid = domain.pad(some.astype(dtype), beside, 1)
         passes, faces, steepness = [], [], jnp.zeros((), dtype)
         for axis, h in enumerate(domain.spacing(layout, 0, dtype)):
@@ -98,8 +98,11 @@ class Cells(eqx.Module):
     fluid: eqx.AbstractVar[Array]
 
     @abc.abstractmethod
-    def joined(self, domain: Domain, c: Array, layout: FieldLayout, t, surface: SolidSurface) -> Array:
-        """The scalar with cells that the fluid does not change by itself."""
+    def joined(self, domain: Domain, c: Array, layout: FieldLayout, t, surface: SolidSurface, reach: Array) -> Array:
+        """The scalar with cells that the fluid does not change by itself.
+
+        reach: the diffusivity times the time over which the surface acts on cells beside it.
+        """
 
     def carrying(self, velocity: Sequence[Array]) -> tuple[Array, ...]:
         """The velocity that carries the scalar through faces."""
@@ -108,6 +111,10 @@ class Cells(eqx.Module):
     def conducting(self, diffusivity: Sequence[Array]) -> tuple[Array, ...]:
         """Diffusivity on the n + 1 faces along each axis, over their whole area."""
         return tuple(diffusivity)
+
+    def exchanged(self, domain: Domain, layout: FieldLayout, c: Array, t, surface: SolidSurface) -> Array | float:
+        """What `joined` does not know of the exchange with the surface, over the diffusivity, per volume."""
+        return 0.0
 
     @abc.abstractmethod
     def gained(
@@ -120,8 +127,10 @@ class Cells(eqx.Module):
         return c
 
     @abc.abstractmethod
-    def from_bodies(self, domain: Domain, layout: FieldLayout, fluxes: Array, t, surface: SolidSurface) -> Array:
-        """Amount that bodies give to the fluid in a time. fluxes: as in `gained`."""
+    def from_bodies(
+        self, domain: Domain, layout: FieldLayout, fluxes: Array, c: Array, diffusivity: Array, t, surface: SolidSurface
+    ) -> Array:
+        """Amount that bodies give to the fluid in a time. fluxes: through faces, as in `gained`; c: the scalar."""
 
     def statistics(self, domain: Domain, layout: FieldLayout, c: Array, name: str) -> dict[str, Array]:
         """Total, mean, variance, minimum and maximum of a scalar in the fluid."""
@@ -140,23 +149,29 @@ class Cells(eqx.Module):
 class GivenValue(Cells):
     """Cells around bodies with a given value at the surface.
 
-    free: whether the fluid alone changes a cell. follows, weights: of others, see `solid_geometry.interpolation`.
+    depth: of cells in the fluid, below zero in bodies, with one more all around. ghosts, rate: see
+    `solid_geometry.ghost_weights` and `friction`.
     """
 
     part: Array
     fluid: Array
-    free: Array
-    follows: Array
-    weights: Array
+    depth: Array
+    ghosts: Array
+    rate: Array
 
-    def joined(self, domain, c, layout, t, surface):
-        """The scalar with cells near the surface and in bodies given by those in the fluid: C + r (c' - C').
+    def joined(self, domain, c, layout, t, surface, reach):
+        """The scalar as the surface leaves it in a time, with ghost values of the fluid beside in bodies."""
+        value = surface.given_value(domain, layout, t, c.dtype)
+        return value + self._kept(domain, c, layout, t, reach) - self._kept(domain, value, mirrored(layout), t, reach)
 
-        c' is the scalar in the next cell in the fluid, r the ratio of the distances of both from the surface.
-        """
-        value, kinds = surface.given_value(domain, layout, t, c.dtype), [mirrored(layout)]
-        carried = combined(domain, [value], kinds, t, [~self.free], [self.follows], [-self.weights], None)
-        return combined(domain, [c], [layout], t, [self.free], [self.follows], [self.weights], carried)[0]
+    def _kept(self, domain: Domain, c: Array, layout: FieldLayout, t, reach: Array) -> Array:
+        kept = c / (1 + reach * self.rate)
+        return jnp.where(self.fluid, kept, self.ghosts * followed(domain.pad(kept, layout, 1, t), self.depth))
+
+    def exchanged(self, domain, layout, c, t, surface):
+        given = domain.pad(surface.given_value(domain, layout, t, c.dtype), mirrored(layout), 1)
+        relative = domain.pad(c, layout, 1, t) - given
+        return -counted(relative, friction(self.depth, domain.spacing(layout, 1, c.dtype), None))
 
     def gained(self, domain, layout, fluxes, source, t, surface):
         return fluxes + source
@@ -165,9 +180,12 @@ class GivenValue(Cells):
         """The scalar in the fluid, and the given value in bodies, where `joined` has it beyond that."""
         return jnp.where(self.fluid, c, surface.given_value(domain, layout, t, c.dtype))
 
-    def from_bodies(self, domain, layout, fluxes, t, surface):
-        """Flux through faces from cells that bodies give into others; in a steady flow that through their surface."""
-        return -_integral(domain, layout, jnp.where(self.free, 0.0, fluxes))
+    def from_bodies(self, domain, layout, fluxes, c, diffusivity, t, surface):
+        """What passes faces from cells in bodies, and what the surface exchanges with cells beside it; in a steady flow
+        that is all that passes it."""
+        lost = surface.given_value(domain, layout, t, c.dtype) - c
+        beside = diffusivity * (self.rate * lost + self.exchanged(domain, layout, c, t, surface))
+        return _integral(domain, layout, jnp.where(self.fluid, beside, -fluxes))
 
 
 class CutCells(Cells):
@@ -190,7 +208,7 @@ class CutCells(Cells):
     users: Array
     merged: Array
 
-    def joined(self, domain, c, layout, t, surface):
+    def joined(self, domain, c, layout, t, surface, reach):
         """The scalar, in cells beside those in the fluid as in these."""
         near = neighbour_sum(domain.pad(jnp.where(self.fluid, c, 0.0), mirrored(layout), 1), domain.grid.ndim)
         return jnp.where(self.beyond > 0, self.beyond * near, c)
@@ -214,38 +232,11 @@ class CutCells(Cells):
         common = self.merged * _with_chosen(domain, layout, gain, self.marks)
         return _with_choosers(domain, layout, common, self.marks) / self.users
 
-    def from_bodies(self, domain, layout, fluxes, t, surface):
+    def from_bodies(self, domain, layout, fluxes, c, diffusivity, t, surface):
         if surface.flux is None:
             return jnp.zeros((), fluxes.dtype)
         given = on_block(surface.flux, domain, layout.offset, t, fluxes.dtype)
         return _integral(domain, layout, self.area * given)
-
-
-def carrying_flow(
-    immersion: Immersion, projection: Projection, velocity: Sequence[Array], layouts: Sequence[FieldLayout], t
-) -> tuple[Array, ...]:
-    """Flow through faces, `Immersion.through`, and between cells without a pressure and those that they touch.
-
-    The latter is what `Immersion.gathered` hands on, so that the sum has the divergence that the projection takes away
-    in all cells, and carries a constant as one.
-    """
-    domain, layout, ndim = projection.domain, projection.layout, projection.domain.grid.ndim
-    flowing = immersion.through(domain, velocity, layouts, t)
-    lost = projection.divergence(flowing, t, layouts)
-    widths, dtype = domain.spacing(layout, 0, lost.dtype), lost.dtype
-    lost, rim = scaled(lost, relative_volumes(domain, layout, widths, dtype)), immersion.fill > 0
-    beside = mirrored(layout)
-    far = immersion.handed * lost
-    near = immersion.fill * (lost + jnp.where(rim, neighbour_sum(domain.pad(far, beside, 1), ndim), 0.0))
-    fields = (far, near, rim.astype(dtype), immersion.active.astype(dtype))
-    padded, found = domain.pad(fields, (beside,) * 4, 1), []
-    shares = [relative(h, mean) for h, mean in zip(widths, domain.grid.mean_spacing, strict=True)]
-    for axis, (u, mean) in enumerate(zip(flowing, domain.grid.mean_spacing, strict=True)):
-        (far_below, near_below, rim_below, active_below) = (shift(v, ndim, axis, -1) for v in padded)
-        passing = near * active_below - near_below * fields[3] + far * rim_below - far_below * fields[2]
-        others = (1 / h for k, h in enumerate(shares) if k != axis)
-        found.append(u + scaled(mean * passing, *others))
-    return tuple(found)
 
 
 def _sharing(domain: Domain, layout: FieldLayout, part: Array) -> tuple[Neighbours, Array, Array]:

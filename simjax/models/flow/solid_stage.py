@@ -1,20 +1,26 @@
 """A stage of a flow around bodies: no slip, the motion of a free body, the projection, and what the bodies take."""
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
+from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
 from simjax.core.model import Measure
 from simjax.grid import AXES, CENTER
 from simjax.models.flow import free_body, solids
 from simjax.models.flow.free_body import Body, Bulk
 from simjax.models.flow.openings import with_outlets
-from simjax.models.flow.solid_geometry import on_block
+from simjax.models.flow.solid_geometry import inverse, on_block
 from simjax.models.flow.solid_moments import Displaced, moments, planes
+
+SEEPAGE = 0.25
+"""Steps over which flow through faces that the surface holds follows the pressure: as long as the first stage of any
+scheme or shorter, so that the pressure of cells with such faces alone settles."""
 
 GAP = 2
 """Cells between a free body and a side that is not periodic, at least."""
@@ -28,25 +34,29 @@ def constrained(flow: Any, t, dt, state: Any, params: Any):
     domain, projection, before, body = flow.domain, flow.projection, state.reaction, state.body
     layout, now = projection.layout, jnp.asarray(t, state.velocity[0].dtype)
     immersion, layouts = flow.immersion_at(now, _solid_at(flow, state, params)), flow.layouts_at(t, state)
-    joined = immersion.join(domain, state.velocity, layouts, t)
+    reach = params.viscosity * before.elapsed
+    joined = immersion.join(domain, state.velocity, layouts, t, reach)
     motion, moves, bulk = jnp.zeros(()), jnp.zeros((), bool), flow.bulk
     if body is not None:
         # Outside of steps, as at the start: no time passes, or the virtual mass is that of a disk.
         bulk = free_body.round_bulk(displaced_of(flow, params)) if bulk is None else bulk
         moves = free_body.moving(flow.solid.free, domain.grid.ndim, before.elapsed)
-        motions = free_body.motions(immersion, domain, layout, t)
+        motions = free_body.motions(immersion, domain, layout, t, reach)
         offered = [u - v for u, v in zip(state.velocity, joined, strict=True)]
-        offered = jnp.concatenate(moments(domain, layout, offered, immersion.centre))
+        offered = jnp.concatenate(moments(domain, layout, offered, immersion.centre)) + before.beside
         motion = free_body.next_motion(body, params.body, bulk, moves, offered, motions.taken)
         motion = _of_all_blocks(domain, motion)
         carried, blocked = (free_body.together(one, motion) for one in (motions.carried, motions.blocked))
-        joined, immersion = tuple(map(jnp.add, joined, carried)), immersion.moved_by(carried, blocked)
+        joined, immersion = tuple(map(jnp.add, joined, carried)), immersion.moved_by(blocked)
     joined = domain.impose(joined, flow.layouts, t)
-    divergence = projection.divergence(immersion.through(domain, joined, layouts, t), t, layouts)
-    divergence = immersion.gathered(domain, divergence, layout)
+    flowing = immersion.through(domain, joined, layouts, t)
+    seeping = jnp.asarray(SEEPAGE * dt, now.dtype)
+    known = projection.gradient(inverse(before.elapsed) * before.impulse)
+    flowing = tuple(map(jnp.add, flowing, solids.seepage(immersion, known, seeping)))
+    divergence = projection.divergence(flowing, t, layouts)
     phi = solids.potential(immersion, domain, divergence, before.impulse)
     slopes = projection.gradient(phi)
-    after = solids.reaction(immersion, domain, layout, before, state.velocity, joined, phi, slopes)
+    after = solids.reaction(immersion, domain, layout, before, state.velocity, joined, phi, slopes, seeping)
     if body is not None:
         taken = before.elapsed * jnp.stack([*after.force, *after.torque])
         found = free_body.after_stage(body, params.body, bulk, moves, motion, taken, before.elapsed)
@@ -83,14 +93,15 @@ def bulk_of(flow: Any, params: Any) -> Bulk:
     start = jnp.zeros((), dtype)
     still = flow.state_from({"velocity": (jnp.zeros(domain.block_shape, dtype),) * domain.grid.ndim}, params)
     immersion = flow.immersion_at(start, _solid_at(flow, still, params))
-    motions = free_body.motions(immersion, domain, layout, start)
+    # Of a push that lasts no time: friction does nothing in it.
+    motions = free_body.motions(immersion, domain, layout, start, jnp.zeros_like(start))
     walls = with_outlets(domain, flow.projection.still_walls(), still.outlets, start)
 
     def taken(motion) -> Array:
         """Momenta that the pressure takes when the body gains one of a motion."""
         carried, blocked = motion
-        through = immersion.moved_by(None, blocked).through(domain, carried, walls, start)
-        divergence = immersion.gathered(domain, flow.projection.divergence(through, start, walls), layout)
+        through = immersion.moved_by(blocked).through(domain, carried, walls, start)
+        divergence = flow.projection.divergence(through, start, walls)
         phi = solids.potential(immersion, domain, divergence, jnp.zeros_like(divergence))
         slopes = zip(immersion.projected, flow.projection.gradient(phi), strict=True)
         pushed = [jnp.where(open_, 0.0, slope) for open_, slope in slopes]
@@ -105,18 +116,45 @@ def longest_step(flow: Any, params: Any) -> Array:
     return free_body.longest_step(params.body, displaced_of(flow, params))
 
 
-def acting(flow: Any, state: Any, params: Any) -> tuple[solids.Reaction, Body | None]:
-    """The rates of change of the reaction, and of a free body before the fluid acts."""
-    reaction = solids.acting(state.reaction)
-    if state.body is None:
-        return reaction, None
-    return reaction, free_body.rates(state.body, params.body, displaced_of(flow, params))
+def acting(
+    flow: Any, t, state: Any, params: Any, forcing: Sequence[Array]
+) -> tuple[tuple[Array, ...], solids.Reaction, Body | None]:
+    """What bodies do between stages.
+
+    forcing: the acceleration of the fluid by forces, of each component.
+
+    Returns:
+        The acceleration of each component that takes ghost values out of the viscous one where bodies slow the fluid,
+        the rates of change of the reaction, and of a free body before the fluid acts.
+    """
+    domain, layout, u = flow.domain, flow.projection.layout, state.velocity
+    solid, now = _solid_at(flow, state, params) or flow.solid, jnp.asarray(t, u[0].dtype)
+    faces = solid.faces(domain, layout, now, now.dtype) if flow.immersion is None else flow.immersion.faces
+    centre = flow.immersion.centre if solid.about is None and flow.immersion is not None else solid.about
+    if state.body is not None:
+        moving = free_body.velocities(domain, layout, centre, state.body.motion)
+        faces = dataclasses.replace(faces, velocity=moving)
+    pulls = solids.ghost_pull(domain, layout, faces, u, flow.layouts_at(t, state), t)
+    slowed = tuple(-params.viscosity * pull for pull in pulls)
+    # Forces act on the fluid alone: what they give to faces in the place of bodies is no force of the fluid.
+    beside = [-a - closed * f for a, closed, f in zip(slowed, faces.closed, forcing, strict=True)]
+    beside = jnp.concatenate(moments(domain, layout, beside, centre))
+    body = None if state.body is None else free_body.rates(state.body, params.body, displaced_of(flow, params))
+    return slowed, solids.acting(state.reaction, beside), body
 
 
 def _of_all_blocks(domain: Domain, tree: Any) -> Any:
     """Numbers that are the same in all blocks, typed as such: their mean."""
     count = domain.total(jnp.ones(()))
     return jax.tree.map(lambda one: one / count.astype(one.dtype), domain.total(tree))
+
+
+def flow_through_faces(flow: Any, t, state: Any, layouts: Sequence[FieldLayout]) -> tuple[Array, ...]:
+    """Volume per time and area that flows through faces around bodies that move as given, over their whole area."""
+    immersion = flow.immersion_at(jnp.asarray(t, state.velocity[0].dtype))
+    slopes = flow.projection.gradient(state.reaction.pressure)
+    seeping = solids.seepage(immersion, slopes, state.reaction.seeping)
+    return tuple(map(jnp.add, immersion.through(flow.domain, state.velocity, layouts, t), seeping))
 
 
 def divergence(flow: Any, t, state: Any, params: Any) -> Array:
@@ -127,10 +165,11 @@ def divergence(flow: Any, t, state: Any, params: Any) -> Array:
     layouts, domain, layout = flow.layouts_at(t, state), flow.domain, flow.projection.layout
     if flow.solid is None:
         return flow.projection.divergence(state.velocity, t, layouts)
-    immersion = flow.immersion_at(jnp.asarray(t, state.velocity[0].dtype), _solid_at(flow, state, params))
+    now = jnp.asarray(t, state.velocity[0].dtype)
+    immersion = flow.immersion_at(now, _solid_at(flow, state, params))
     if state.body is not None:
-        motions = free_body.motions(immersion, domain, layout, t)
-        immersion = immersion.moved_by(None, free_body.together(motions.blocked, state.body.motion))
+        motions = free_body.motions(immersion, domain, layout, t, jnp.zeros((), now.dtype))
+        immersion = immersion.moved_by(free_body.together(motions.blocked, state.body.motion))
     flowing = immersion.through(domain, state.velocity, layouts, t)
     return jnp.where(immersion.uncut, flow.projection.divergence(flowing, t, layouts), 0.0)
 

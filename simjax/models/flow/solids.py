@@ -20,25 +20,29 @@ from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
 from simjax.grid import CENTER
 from simjax.jaxpr.parts import part
-from simjax.models.axisymmetric import relative_volumes
 from simjax.models.flow.solid_geometry import (
     at_faces,
-    combined,
+    between,
+    counted,
     face_offset,
-    interpolation,
+    followed,
+    friction,
+    ghost_weights,
+    held,
     inverse,
+    inverse_squares,
     mean_positive,
     mirrored,
     neighbour_sum,
     on_block,
+    open_cells,
     open_part,
     peeled,
-    products,
     weights_below,
 )
 from simjax.models.flow.solid_moments import displaced, moments, planes
-from simjax.ops.spacing import scaled
-from simjax.solvers.elliptic import Elliptic, crop, cut, elliptic
+from simjax.ops.difference import shift
+from simjax.solvers.elliptic import Elliptic, cut, elliptic
 from simjax.solvers.multigrid import Approximate, solve_elliptic
 
 MOST_ITERATIONS = 100
@@ -49,7 +53,9 @@ class Reaction(eqx.Module):
 
     pressure: kinematic, at cell centres. force: of the fluid on all bodies, over its density, one number per axis.
     torque: the same, one number in a plane and three in space. impulse, elapsed: integrals of the pressure and of one
-    over the time since the last stage, zero after each.
+    over the time since the last stage, zero after each. beside: of the force and the torque that the momentum lost in
+    `reaction` does not hold, numbers in their order, the same integral. seeping: the time by which flow through faces that the surface
+    holds follows the pressure.
     """
 
     pressure: Array
@@ -57,77 +63,102 @@ class Reaction(eqx.Module):
     torque: tuple[Array, ...]
     impulse: Array
     elapsed: Array
+    beside: Array
+    seeping: Array
+
+
+class Faces(eqx.Module):
+    """What bodies do to the faces of each component before any solve.
+
+    depth: of the faces in the fluid, below zero in bodies, with one more all around. closed: the part in bodies of the
+    volumes around them. velocity: V, of the bodies; None: they are at rest.
+    """
+
+    depth: tuple[Array, ...]
+    closed: tuple[Array, ...]
+    velocity: tuple[Array, ...] | None
+
+    @property
+    def fluid(self) -> list[Array]:
+        """Whether the centres of faces lie in the fluid."""
+        return [shift(depth, depth.ndim) > 0 for depth in self.depth]
 
 
 class Immersion(eqx.Module):
     """Coefficients of bodies at one time.
 
-    free: whether the fluid alone moves a face of each component. follows: the neighbours that other ones follow, as
-    bits (`solid_geometry.interpolation`). weights: what counts of their sum. carried: V - weights . V, of the velocity
-    V of the bodies; none where they are at rest. open: beta, the open part of faces between two cells with a pressure,
-    else zero. profile: as weights, what flows through faces beyond beta u + (1 - beta) V by the profile of the velocity
-    across them. blocked: (1 - beta) V - profile . V. projected: whether beta > 0. uncut: whether cells have no face
-    with a profile. active: whether cells have a pressure: where a face of theirs is free. fill: in other cells, one
-    over the number of neighbours that have one. handed: in cells that only touch such cells, one over their number.
-    operator: -div(beta grad). inverse: what is near its inverse.
+    ghosts: see `solid_geometry.ghost_weights`. rate: of `solid_geometry.friction`. open: beta, the open part of faces. profile: what `followed` counts with in the flow through faces beyond
+    beta u + (1 - beta) V. blocked: (1 - beta) V - profile . V. seeping: the part of faces through which some fluid
+    follows the pressure, as the velocity there does not. projected: whether beta > 0. uncut: whether cells have no face
+    with a profile or one that seeps. active: whether cells have a pressure: where a face of theirs is open. fill: in
+    other cells, one over the number of neighbours that have one. operator: -div(beta grad). inverse: what is near its
+    inverse.
     """
 
-    free: tuple[Array, ...]
-    follows: tuple[Array, ...]
-    weights: tuple[Array, ...]
-    carried: tuple[Array, ...] | None
+    faces: Faces
+    ghosts: tuple[Array, ...]
+    rate: tuple[Array, ...]
     open: tuple[Array, ...]
     profile: tuple[Array, ...]
     blocked: tuple[Array, ...] | None
+    seeping: tuple[Array, ...]
     projected: tuple[Array, ...]
     uncut: Array
     active: Array
     fill: Array
-    handed: Array
     operator: Elliptic
     inverse: Approximate
     centre: Array
 
-    def join(self, domain: Domain, velocity: Sequence[Array], layouts: Sequence[FieldLayout], t) -> tuple[Array, ...]:
-        """The velocity with faces near surfaces and in bodies given by those in the fluid: V + r (u' - V').
+    def join(
+        self, domain: Domain, velocity: Sequence[Array], layouts: Sequence[FieldLayout], t, reach: Array
+    ) -> tuple[Array, ...]:
+        """The velocity slowed by bodies beside their surface, and in bodies that which follows from it.
 
-        u' is the velocity on the next face in the fluid, r the ratio of the distances of both from the surface.
+        reach: the viscosity times the time over which bodies slow the fluid.
         """
-        return combined(domain, velocity, layouts, t, self.free, self.follows, self.weights, self.carried)
+        found = self._with_ghosts(domain, self._slowed(velocity, reach), layouts, t)
+        if self.faces.velocity is None:
+            return found
+        return tuple(map(jnp.add, found, self.carried(domain, layouts[0], self.faces.velocity, t, reach)))
+
+    def carried(
+        self, domain: Domain, layout: FieldLayout, velocity: Sequence[Array], t, reach: Array
+    ) -> tuple[Array, ...]:
+        """What a velocity of the bodies adds to `join`; `layout` tells along which axes fields are periodic."""
+        kinds = [mirrored(layout)] * domain.grid.ndim
+        kept = self._with_ghosts(domain, self._slowed(velocity, reach), kinds, t)
+        return tuple(map(jnp.subtract, velocity, kept))
+
+    def _slowed(self, velocity: Sequence[Array], reach: Array) -> list[Array]:
+        return [u / (1 + reach * rate) for u, rate in zip(velocity, self.rate, strict=True)]
+
+    def _with_ghosts(self, domain: Domain, velocity: Sequence[Array], layouts, t) -> tuple[Array, ...]:
+        parts = zip(velocity, self._followed(domain, velocity, layouts, t), self.faces.fluid, self.ghosts, strict=True)
+        return tuple(jnp.where(fluid, u, weight * others) for u, others, fluid, weight in parts)
+
+    def _followed(self, domain: Domain, velocity: Sequence[Array], layouts, t) -> list[Array]:
+        padded = domain.pad(tuple(velocity), tuple(layouts), 1, t)
+        return [followed(u, depth) for u, depth in zip(padded, self.faces.depth, strict=True)]
 
     def through(
         self, domain: Domain, velocity: Sequence[Array], layouts: Sequence[FieldLayout], t
     ) -> tuple[Array, ...]:
-        """Volume per time and area that flows through faces, over their whole area."""
-        return combined(domain, velocity, layouts, t, self.open, self.follows, self.profile, self.blocked)
+        """Volume per time and area that flows through faces with the velocity, over their whole area."""
+        others = self._followed(domain, velocity, layouts, t)
+        parts = zip(self.open, velocity, self.profile, others, strict=True)
+        found = tuple(share * u + weight * more for share, u, weight, more in parts)
+        return found if self.blocked is None else tuple(map(jnp.add, found, self.blocked))
 
-    def moved_by(self, carried: tuple[Array, ...] | None, blocked: tuple[Array, ...]) -> "Immersion":
-        """The coefficients of the same bodies with another velocity."""
-        return dataclasses.replace(self, carried=carried, blocked=blocked)
+    def blocked_by(self, domain: Domain, layout: FieldLayout, velocity: Sequence[Array], t) -> tuple[Array, ...]:
+        """`blocked` of a velocity of the bodies; `layout` tells along which axes fields are periodic."""
+        others = self._followed(domain, velocity, [mirrored(layout)] * domain.grid.ndim, t)
+        parts = zip(self.open, velocity, self.profile, others, strict=True)
+        return tuple((1 - share) * v - weight * more for share, v, weight, more in parts)
 
-    def carrying(
-        self, domain: Domain, layout: FieldLayout, velocity: Sequence[Array], t
-    ) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-        """`carried` and `blocked` of a velocity of the bodies, on this block's faces; `layout` is of the pressure."""
-
-        def less(shares, weights):
-            kinds, turned = [mirrored(layout)] * domain.grid.ndim, [-one for one in weights]
-            return combined(domain, velocity, kinds, t, shares, self.follows, turned, None)
-
-        return less([~one for one in self.free], self.weights), less([1 - one for one in self.open], self.profile)
-
-    def gathered(self, domain: Domain, divergence: Array, layout: FieldLayout) -> Array:
-        """The divergence with that of cells without a pressure given to their neighbours, so that no region of the
-        fluid gains or loses mass; `layout` is that of the pressure."""
-
-        volumes = relative_volumes(domain, layout, domain.spacing(layout, 0, divergence.dtype), divergence.dtype)
-
-        def around(given: Array) -> Array:
-            return domain.apply(lambda padded: neighbour_sum(padded, domain.grid.ndim), given, mirrored(layout), 1)
-
-        touching, lost = self.fill > 0, scaled(divergence, volumes)
-        lost = lost + jnp.where(touching, around(self.handed * lost), 0.0)
-        return scaled(lost + jnp.where(self.active, around(self.fill * lost), 0.0), 1 / volumes)
+    def moved_by(self, blocked: tuple[Array, ...]) -> "Immersion":
+        """The coefficients of the same bodies where another velocity of theirs blocks faces."""
+        return dataclasses.replace(self, blocked=blocked)
 
 
 class Solid(eqx.Module):
@@ -171,58 +202,75 @@ class Solid(eqx.Module):
         layout: of the pressure. approximate: `(operator, layout)` -> what is near the inverse of the operator.
         """
         ndim, beside, block = domain.grid.ndim, mirrored(layout), domain.block_shape
-        distance = domain.pad(on_block(self.distance, domain, (CENTER,) * ndim, t, dtype), beside, 2)
-        near, below = peeled(distance, range(ndim)), weights_below(domain, layout, 2, dtype)
-        here = [at_faces(distance, axis, below[axis]) for axis in range(ndim)]
-        free, follows, slopes = zip(*map(interpolation, here), strict=True)
-        here = [peeled(d, range(ndim)) for d in here]
+        near, below, here = self._distances(domain, layout, t, dtype)
         # Where pressure moves the flow at all: not on walls, where its normal velocity is given.
         inner = [k > 0 for k in elliptic(domain, layout, [jnp.ones((), dtype)] * ndim).conductances]
-        active = jnp.zeros(block, bool)
-        for axis, n in enumerate(block):
-            moved = free[axis] & inner[axis]
-            active = active | cut(moved, axis, 0, n) | cut(moved, axis, 1, n + 1)
-        padded = domain.pad(active.astype(dtype), beside, 1)
-        rim = ~active & (neighbour_sum(padded, ndim) > 0)
-        rims = neighbour_sum(domain.pad(rim.astype(dtype), beside, 1), ndim)
-        beyond = ~active & ~rim & (rims > 0)
-        passed = domain.pad((active | rim | beyond).astype(dtype), beside, 1)
-        area, profile = [], []
-        for axis in range(ndim):
-            mean = mean_positive(near, axis, below)
-            part = open_part(near, axis, below)
-            # The mean of what grows from zero at the surface, over its value here.
-            part = jnp.where(free[axis] & (part < 1), mean * inverse(here[axis]), part)
-            part = part * products(crop(padded, ndim, axis), axis)
-            area.append(part)
-            # Cells farther from those with a pressure are closed, as nothing takes up what they gain or lose.
-            mean = mean * products(crop(passed, ndim, axis), axis)
-            profile.append((mean - part * here[axis]) * slopes[axis])
+        area, profile, seeping = [], [], []
+        for axis, depth in enumerate(here):
+            own, holds, volume = shift(depth, ndim), held(depth), open_part(near, axis, below)
+            mean, whole = mean_positive(near, axis, below)
+            # That of the face's centre where all of it is open, though the surface is curved.
+            mean = mean + volume * (own - whole)
+            # In the fluid the mean of what grows from zero at the surface, over its value here; beside the surface and
+            # in bodies the rest of that mean is with the neighbours.
+            beta = jnp.where(volume < 1, (1 - holds) * mean * inverse(own) + holds * volume, 1.0)
+            rest = inner[axis] & (volume < 1) & (holds > 0)
+            area.append(beta)
+            profile.append(jnp.where(rest, (mean - beta * own) * inverse_squares(depth), 0.0))
+            seeping.append(jnp.where(inner[axis], holds * beta, 0.0))
+        operator = elliptic(domain, layout, area)
+        active = operator.diagonal(0.0) > 0
         uncut = active
         for axis, n in enumerate(block):
-            whole = profile[axis] == 0
+            whole = (profile[axis] == 0) & (seeping[axis] == 0)
             uncut = uncut & cut(whole, axis, 0, n) & cut(whole, axis, 1, n + 1)
-        weights = [d * slope for d, slope in zip(here, slopes, strict=True)]
 
         def own(on_faces):
             """The lower faces of this block's cells."""
             return tuple(cut(on_faces[axis], axis, 0, n) for axis, n in enumerate(block))
 
-        operator = elliptic(domain, layout, area)
-        free, follows, weights, part, profile = map(own, (free, follows, weights, area, profile))
+        faces, widths = self.faces(domain, layout, t, dtype), domain.spacing(layout, 1, dtype)
+        rate = tuple(friction(depth, widths, axis).rate for axis, depth in enumerate(faces.depth))
+        area, profile, seeping = map(own, (area, profile, seeping))
+        padded = domain.pad(active.astype(dtype), beside, 1)
         fill = jnp.where(active, 0.0, inverse(neighbour_sum(padded, ndim)))
-        handed = jnp.where(beyond, inverse(rims), 0.0)
         centre = displaced(domain, layout, peeled(near, range(ndim))).centre if self.about is None else self.about
         still = Immersion(
-            free, follows, weights, None, part, profile, None, tuple(one > 0 for one in part),
-            uncut & (neighbour_sum(passed, ndim) == neighbour_sum(padded, ndim)), active, fill, handed,
-            operator, approximate(operator, layout), centre,
+            faces, tuple(map(ghost_weights, faces.depth)), rate, area, profile, None, seeping,
+            tuple(one > 0 for one in area), uncut, active, fill, operator, approximate(operator, layout), centre,
         )  # fmt: skip
+        v = faces.velocity
+        return still if v is None else still.moved_by(still.blocked_by(domain, layout, v, t))
+
+    def _distances(self, domain: Domain, layout: FieldLayout, t, dtype):
+        """The distance at centres, `weights_below`, and the distance on the n + 1 faces of each axis.
+
+        Distances have one more all around.
+        """
+        ndim = domain.grid.ndim
+        distance = domain.pad(on_block(self.distance, domain, (CENTER,) * ndim, t, dtype), mirrored(layout), 2)
+        below = weights_below(domain, layout, 2, dtype)
+        here = [at_faces(distance, axis, below[axis]) for axis in range(ndim)]
+        return peeled(distance, range(ndim)), below, here
+
+    def faces(self, domain: Domain, layout: FieldLayout, t, dtype) -> Faces:
+        """What bodies do to faces at time `t`; `layout` is that of the pressure."""
+        near, below, here = self._distances(domain, layout, t, dtype)
+        depth, closed = [], []
+        for axis, (n, one) in enumerate(zip(domain.block_shape, here, strict=True)):
+            depth.append(cut(one, axis, 0, n + 2))
+            corners = near
+            for k in range(near.ndim):
+                corners = corners if k == axis else between(corners, k, below[k])
+            closed.append(1 - cut(open_cells(corners, range(near.ndim)), axis, 0, n))
+        return Faces(tuple(depth), tuple(closed), self._velocities(domain, t, dtype))
+
+    def _velocities(self, domain: Domain, t, dtype) -> tuple[Array, ...] | None:
+        """The velocity of the bodies on this block's lower faces; None: they are at rest."""
         if self.velocity is None:
-            return still
-        v = [self.velocity_on_faces(domain, axis, t, dtype) for axis in range(ndim)]
-        given = [jnp.zeros(block, dtype) if one is None else one for one in v]
-        return still.moved_by(*still.carrying(domain, layout, given, t))
+            return None
+        found = (self.velocity_on_faces(domain, axis, t, dtype) for axis in range(domain.grid.ndim))
+        return tuple(jnp.zeros(domain.block_shape, dtype) if one is None else one for one in found)
 
     def velocity_on_faces(self, domain: Domain, axis: int, t, dtype) -> Array | None:
         """A component of the velocity of the bodies on this block's lower faces; None: they are at rest."""
@@ -260,7 +308,7 @@ def potential(immersion: Immersion, domain: Domain, divergence: Array, impulse: 
     it vanishes with the change of the pressure, and the operator stays symmetric.
     """
     operator = immersion.operator
-    connected = operator.diagonal(0.0) > 0
+    connected = immersion.active
     volumes = jnp.where(connected, operator.mass, 0.0)
     eps = float(jnp.finfo(divergence.dtype).eps)
     shift = 100 * eps * sum(1 / h**2 for h in domain.grid.mean_spacing)
@@ -284,29 +332,57 @@ def potential(immersion: Immersion, domain: Domain, divergence: Array, impulse: 
     return without_mean(found) if operator.closed else jnp.where(connected, found, 0.0)
 
 
+def ghost_pull(
+    domain: Domain, layout: FieldLayout, faces: Faces, velocity: Sequence[Array], layouts: Sequence[FieldLayout], t
+) -> tuple[Array, ...]:
+    """What ghost values add to the Laplacian of each component where `friction` takes their place.
+
+    layout: of the pressure. layouts: of the velocity, whose values in bodies are those of `Immersion.join`.
+    """
+    ndim, widths = domain.grid.ndim, domain.spacing(layout, 1, velocity[0].dtype)
+    relative = domain.pad(tuple(velocity), tuple(layouts), 1, t)
+    if faces.velocity is not None:
+        given = domain.pad(faces.velocity, (mirrored(layout),) * ndim, 1)
+        relative = tuple(map(jnp.subtract, relative, given))
+    parts = enumerate(zip(relative, faces.depth, strict=True))
+    return tuple(counted(u, friction(depth, widths, axis)) for axis, (u, depth) in parts)
+
+
+def seepage(immersion: Immersion, gradients: Sequence[Array], time: Array) -> tuple[Array, ...]:
+    """Flow through faces whose velocity the surface holds, by the gradient of the pressure over a time.
+
+    Cells with such faces alone would else have a pressure that nothing bounds, as no velocity yields to it. It is of the
+    order of what flows within a cell of the surface by that gradient, of second order; where the surface holds faces
+    more and more, it takes over from their own velocity.
+    """
+    return tuple(-time * part * slope for part, slope in zip(immersion.seeping, gradients, strict=True))
+
+
 def reaction(
     immersion: Immersion, domain: Domain, layout: FieldLayout, before: Reaction, free: Sequence[Array],
-    joined: Sequence[Array], phi: Array, gradients: Sequence[Array],
+    joined: Sequence[Array], phi: Array, gradients: Sequence[Array], seeping: Array,
 ) -> Reaction:  # fmt: skip
     """The pressure, and the force and torque of the fluid on the bodies: the momentum that it loses to them in a stage.
 
     before: the reaction with the impulse of the pressure that acted in the stage. free, joined: the velocity before and
     after `join`. The gradient of that pressure acted everywhere and adds up to what is on the sides of the domain; that
-    of phi acts on open faces only, so that its sum over the other ones is the bodies'. So the momentum in a periodic
-    box changes by what drives the flow less this force, to rounding. In bodies the pressure is that of the fluid
-    beside.
+    of phi acts on open faces only, so that its sum over the other ones is the bodies'. With `Reaction.beside` it is what
+    the fluid does to them: the momentum of a periodic box changes by what drives the flow outside of bodies, less this
+    force, to rounding. In bodies the pressure is that of the fluid beside.
     """
     rate = inverse(before.elapsed)
     lost = [
         u - v - jnp.where(open_, 0.0, slope)
         for u, v, open_, slope in zip(free, joined, immersion.projected, gradients, strict=True)
     ]
-    force, torque = moments(domain, layout, lost, immersion.centre)
+    acted = jnp.concatenate(moments(domain, layout, lost, immersion.centre)) + before.beside
+    force, torque = jnp.split(acted, [domain.grid.ndim])
     pressure = rate * jnp.where(immersion.active, before.impulse + phi, 0.0)
     pressure = pressure + immersion.fill * neighbour_sum(domain.pad(pressure, layout, 1), domain.grid.ndim)
     return Reaction(
-        pressure, tuple(rate * force), tuple(rate * torque), jnp.zeros_like(phi), jnp.zeros_like(before.elapsed)
-    )
+        pressure, tuple(rate * force), tuple(rate * torque), jnp.zeros_like(phi), jnp.zeros_like(before.elapsed),
+        jnp.zeros_like(before.beside), seeping,
+    )  # fmt: skip
 
 
 def with_more(reaction: Reaction, force: Array, torque: Array) -> Reaction:
@@ -319,10 +395,11 @@ def still(domain: Domain, like: Array) -> Reaction:
     """The reaction before any step."""
     ndim, zero = domain.grid.ndim, jnp.zeros((), like.dtype)
     force, torque = (zero,) * ndim, (zero,) * len(planes(ndim))
-    return Reaction(jnp.zeros_like(like), force, torque, jnp.zeros_like(like), zero)
+    beside = jnp.zeros(ndim + len(planes(ndim)), like.dtype)
+    return Reaction(jnp.zeros_like(like), force, torque, jnp.zeros_like(like), zero, beside, zero)
 
 
-def acting(reaction: Reaction) -> Reaction:
-    """The rate of change of a reaction while its pressure acts."""
+def acting(reaction: Reaction, beside: Array) -> Reaction:
+    """The rate of change of a reaction while its pressure acts, and `beside` the rate of `Reaction.beside`."""
     none = jax.tree.map(jnp.zeros_like, reaction)
-    return dataclasses.replace(none, impulse=reaction.pressure, elapsed=jnp.ones_like(reaction.elapsed))
+    return dataclasses.replace(none, impulse=reaction.pressure, elapsed=jnp.ones_like(reaction.elapsed), beside=beside)
