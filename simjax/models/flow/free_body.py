@@ -206,7 +206,7 @@ class Motions(eqx.Module):
 
 def motions(immersion: Immersion, domain: Domain, layout: FieldLayout, t, reach: Array) -> Motions:
     """The rigid motions about the centre of a body at its place; reach: see `Immersion.join`."""
-    ndim, centre = domain.grid.ndim, immersion.centre
+    ndim, centre = domain.grid.ndim, immersion.faces.centre
     carried, blocked, taken = [], [], []
     for unit in jnp.eye(ndim + (1 if ndim == 2 else 3), dtype=centre.dtype):
         v = velocities(domain, layout, centre, unit)

@@ -109,6 +109,37 @@ def between(u: Array, axis: int, below: Spacing) -> Array:
     return below * cut(u, axis, 0, n - 1) + (1 - below) * cut(u, axis, 1, n)
 
 
+STEEPEST = 0.125
+"""The most that `straightened` takes off, over what the distance changes by in a cell: more is no curvature that the
+grid resolves, but an edge."""
+
+
+def straightened(distance: Array, below: Sequence[Spacing], shares: Sequence[float]) -> Array:
+    """The distance less shares of what a mean of means of neighbours along each axis has more than it.
+
+    That is h^2/4 times its second derivative. Linear interpolation to faces and corners adds half of it for each mean,
+    and so makes round bodies smaller: by 5 % where they are six cells across. distance: with one cell more all around.
+    """
+    ndim, within = distance.ndim, shift(distance, distance.ndim)
+    excess, steepness = jnp.zeros_like(within), jnp.zeros_like(within)
+    for axis, share in enumerate(shares):
+        line = peeled(distance, (k for k in range(ndim) if k != axis))
+        mean = 0.5 * pairs_of(between(line, axis, below[axis]), axis)
+        excess = excess + share * (mean - within)
+        steepness = steepness + 0.5 * jnp.abs(shift(distance, ndim, axis, 1) - shift(distance, ndim, axis, -1))
+    most = STEEPEST * steepness
+    return within - jnp.clip(excess, -most, most)
+
+
+def shares_of(ndim: int, axis: int, own: float) -> list[float]:
+    """Shares for `straightened`: `own` along an axis; along others those of a cell's mean by its corners."""
+    return [own if k == axis else OF_CELLS for k in range(ndim)]
+
+
+OF_CELLS = 5 / 6
+"""A cell's corners by means, and their mean, have h^2/4 of the second derivative more; the cell's mean has h^2/24."""
+
+
 def at_faces(distance: Array, axis: int, below: Spacing) -> Array:
     """The distance on the n + 1 faces of an axis with one more all around, from that with two cells more."""
     return peeled(between(distance, axis, below), (k for k in range(distance.ndim) if k != axis))

@@ -12,7 +12,16 @@ from simjax.core.domain import Domain
 from simjax.grid import CENTER
 from simjax.models.axisymmetric import relative_volumes
 from simjax.models.flow.axisymmetry import volumes_around
-from simjax.models.flow.solid_geometry import at_nodes, face_offset, inverse, mirrored, open_cells, weights_below
+from simjax.models.flow.solid_geometry import (
+    OF_CELLS,
+    at_nodes,
+    face_offset,
+    inverse,
+    mirrored,
+    open_cells,
+    straightened,
+    weights_below,
+)
 from simjax.ops.spacing import scaled
 
 
@@ -34,8 +43,9 @@ def displaced(domain: Domain, layout: FieldLayout, distance: Array) -> Displaced
     layout: of the pressure. distance: of the centres of this block's cells. No image of a periodic box counts.
     """
     ndim, dtype = domain.grid.ndim, distance.dtype
-    padded = domain.pad(distance, mirrored(layout), 1)
-    part = 1 - open_cells(at_nodes(padded, weights_below(domain, layout, 1, dtype)), range(ndim))
+    below = weights_below(domain, layout, 2, dtype)
+    padded = straightened(domain.pad(distance, mirrored(layout), 2), below, (OF_CELLS,) * ndim)
+    part = 1 - open_cells(at_nodes(padded, below), range(ndim))
     part = scaled(part, relative_volumes(domain, layout, domain.spacing(layout, 0, dtype), dtype))
     part = part * math.prod(domain.grid.mean_spacing)
     x = domain.coordinates((CENTER,) * ndim, dtype)

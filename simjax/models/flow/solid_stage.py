@@ -43,7 +43,7 @@ def constrained(flow: Any, t, dt, state: Any, params: Any):
         moves = free_body.moving(flow.solid.free, domain.grid.ndim, before.elapsed)
         motions = free_body.motions(immersion, domain, layout, t, reach)
         offered = [u - v for u, v in zip(state.velocity, joined, strict=True)]
-        offered = jnp.concatenate(moments(domain, layout, offered, immersion.centre)) + before.beside
+        offered = jnp.concatenate(moments(domain, layout, offered, immersion.faces.centre)) + before.beside
         motion = free_body.next_motion(body, params.body, bulk, moves, offered, motions.taken)
         motion = _of_all_blocks(domain, motion)
         carried, blocked = (free_body.together(one, motion) for one in (motions.carried, motions.blocked))
@@ -64,7 +64,7 @@ def constrained(flow: Any, t, dt, state: Any, params: Any):
         after = solids.with_more(after, *jnp.split(more, [domain.grid.ndim]))
     elif flow.solid.moving:
         length = jnp.asarray(dt, now.dtype)
-        after = solids.with_more(after, *flow.solid.inertia(domain, layout, now, length, immersion.centre))
+        after = solids.with_more(after, *flow.solid.inertia(domain, layout, now, length, immersion.faces.centre))
     parts = zip(joined, immersion.projected, slopes, strict=True)
     around = tuple(u - jnp.where(moved, slope, 0.0) for u, moved, slope in parts)
     return around, projection.outlets_after(state.outlets, phi), after, body
@@ -105,7 +105,7 @@ def bulk_of(flow: Any, params: Any) -> Bulk:
         phi = solids.potential(immersion, domain, divergence, jnp.zeros_like(divergence))
         slopes = zip(immersion.projected, flow.projection.gradient(phi), strict=True)
         pushed = [jnp.where(open_, 0.0, slope) for open_, slope in slopes]
-        return jnp.concatenate(moments(domain, layout, pushed, immersion.centre))
+        return jnp.concatenate(moments(domain, layout, pushed, immersion.faces.centre))
 
     every = (tuple(map(jnp.stack, zip(*part, strict=True))) for part in (motions.carried, motions.blocked))
     return Bulk(displaced_of(flow, params), jax.lax.map(taken, tuple(every)).T)
@@ -130,15 +130,14 @@ def acting(
     domain, layout, u = flow.domain, flow.projection.layout, state.velocity
     solid, now = _solid_at(flow, state, params) or flow.solid, jnp.asarray(t, u[0].dtype)
     faces = solid.faces(domain, layout, now, now.dtype) if flow.immersion is None else flow.immersion.faces
-    centre = flow.immersion.centre if solid.about is None and flow.immersion is not None else solid.about
     if state.body is not None:
-        moving = free_body.velocities(domain, layout, centre, state.body.motion)
+        moving = free_body.velocities(domain, layout, faces.centre, state.body.motion)
         faces = dataclasses.replace(faces, velocity=moving)
     pulls = solids.ghost_pull(domain, layout, faces, u, flow.layouts_at(t, state), t)
     slowed = tuple(-params.viscosity * pull for pull in pulls)
     # Forces act on the fluid alone: what they give to faces in the place of bodies is no force of the fluid.
     beside = [-a - closed * f for a, closed, f in zip(slowed, faces.closed, forcing, strict=True)]
-    beside = jnp.concatenate(moments(domain, layout, beside, centre))
+    beside = jnp.concatenate(moments(domain, layout, beside, faces.centre))
     body = None if state.body is None else free_body.rates(state.body, params.body, displaced_of(flow, params))
     return slowed, solids.acting(state.reaction, beside), body
 

@@ -38,6 +38,8 @@ from simjax.models.flow.solid_geometry import (
     open_cells,
     open_part,
     peeled,
+    shares_of,
+    straightened,
     weights_below,
 )
 from simjax.models.flow.solid_moments import displaced, moments, planes
@@ -71,12 +73,13 @@ class Faces(eqx.Module):
     """What bodies do to the faces of each component before any solve.
 
     depth: of the faces in the fluid, below zero in bodies, with one more all around. closed: the part in bodies of the
-    volumes around them. velocity: V, of the bodies; None: they are at rest.
+    volumes around them. velocity: V, of the bodies; None: they are at rest. centre: that torques are about.
     """
 
     depth: tuple[Array, ...]
     closed: tuple[Array, ...]
     velocity: tuple[Array, ...] | None
+    centre: Array
 
     @property
     def fluid(self) -> list[Array]:
@@ -108,7 +111,6 @@ class Immersion(eqx.Module):
     fill: Array
     operator: Elliptic
     inverse: Approximate
-    centre: Array
 
     def join(
         self, domain: Domain, velocity: Sequence[Array], layouts: Sequence[FieldLayout], t, reach: Array
@@ -207,8 +209,9 @@ class Solid(eqx.Module):
         inner = [k > 0 for k in elliptic(domain, layout, [jnp.ones((), dtype)] * ndim).conductances]
         area, profile, seeping = [], [], []
         for axis, depth in enumerate(here):
-            own, holds, volume = shift(depth, ndim), held(depth), open_part(near, axis, below)
-            mean, whole = mean_positive(near, axis, below)
+            own, holds = shift(depth, ndim), held(depth)
+            volume = open_part(straightened(near, below, shares_of(ndim, axis, 1 / 3)), axis, below)
+            mean, whole = mean_positive(straightened(near, below, shares_of(ndim, axis, 1 / 2)), axis, below)
             # That of the face's centre where all of it is open, though the surface is curved.
             mean = mean + volume * (own - whole)
             # In the fluid the mean of what grows from zero at the surface, over its value here; beside the surface and
@@ -234,23 +237,23 @@ class Solid(eqx.Module):
         area, profile, seeping = map(own, (area, profile, seeping))
         padded = domain.pad(active.astype(dtype), beside, 1)
         fill = jnp.where(active, 0.0, inverse(neighbour_sum(padded, ndim)))
-        centre = displaced(domain, layout, peeled(near, range(ndim))).centre if self.about is None else self.about
         still = Immersion(
             faces, tuple(map(ghost_weights, faces.depth)), rate, area, profile, None, seeping,
-            tuple(one > 0 for one in area), uncut, active, fill, operator, approximate(operator, layout), centre,
+            tuple(one > 0 for one in area), uncut, active, fill, operator, approximate(operator, layout),
         )  # fmt: skip
         v = faces.velocity
         return still if v is None else still.moved_by(still.blocked_by(domain, layout, v, t))
 
     def _distances(self, domain: Domain, layout: FieldLayout, t, dtype):
-        """The distance at centres, `weights_below`, and the distance on the n + 1 faces of each axis.
-
-        Distances have one more all around.
-        """
+        """The distance at centres with two cells more all around, `weights_below`, and the distance on the n + 1 faces
+        of each axis with one more all around."""
         ndim = domain.grid.ndim
-        distance = domain.pad(on_block(self.distance, domain, (CENTER,) * ndim, t, dtype), mirrored(layout), 2)
-        below = weights_below(domain, layout, 2, dtype)
-        here = [at_faces(distance, axis, below[axis]) for axis in range(ndim)]
+        distance = domain.pad(on_block(self.distance, domain, (CENTER,) * ndim, t, dtype), mirrored(layout), 3)
+        below = weights_below(domain, layout, 3, dtype)
+        here = []
+        for axis in range(ndim):
+            halves = [0.5 if k == axis else 0.0 for k in range(ndim)]
+            here.append(at_faces(straightened(distance, below, halves), axis, below[axis]))
         return peeled(distance, range(ndim)), below, here
 
     def faces(self, domain: Domain, layout: FieldLayout, t, dtype) -> Faces:
@@ -259,11 +262,15 @@ class Solid(eqx.Module):
         depth, closed = [], []
         for axis, (n, one) in enumerate(zip(domain.block_shape, here, strict=True)):
             depth.append(cut(one, axis, 0, n + 2))
-            corners = near
+            # Along the axis the corners of the volume around a face are centres of cells.
+            corners = straightened(near, below, shares_of(near.ndim, axis, 1 / 3))
             for k in range(near.ndim):
                 corners = corners if k == axis else between(corners, k, below[k])
             closed.append(1 - cut(open_cells(corners, range(near.ndim)), axis, 0, n))
-        return Faces(tuple(depth), tuple(closed), self._velocities(domain, t, dtype))
+        centre = self.about
+        if centre is None:
+            centre = displaced(domain, layout, peeled(near, (*range(near.ndim),) * 2)).centre
+        return Faces(tuple(depth), tuple(closed), self._velocities(domain, t, dtype), centre)
 
     def _velocities(self, domain: Domain, t, dtype) -> tuple[Array, ...] | None:
         """The velocity of the bodies on this block's lower faces; None: they are at rest."""
@@ -375,7 +382,7 @@ def reaction(
         u - v - jnp.where(open_, 0.0, slope)
         for u, v, open_, slope in zip(free, joined, immersion.projected, gradients, strict=True)
     ]
-    acted = jnp.concatenate(moments(domain, layout, lost, immersion.centre)) + before.beside
+    acted = jnp.concatenate(moments(domain, layout, lost, immersion.faces.centre)) + before.beside
     force, torque = jnp.split(acted, [domain.grid.ndim])
     pressure = rate * jnp.where(immersion.active, before.impulse + phi, 0.0)
     pressure = pressure + immersion.fill * neighbour_sum(domain.pad(pressure, layout, 1), domain.grid.ndim)

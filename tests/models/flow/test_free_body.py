@@ -208,7 +208,7 @@ def test_torque_about_another_point_is_that_of_the_force():
         model = Incompressible(Domain(Grid((16, 16))), [STILL, STILL], push, solid=solid)
         start = model.state_from({"velocity": (jnp.zeros((16, 16)), jnp.zeros((16, 16)))}, params)
         ends.append(jax.jit(lambda m=model, s=start: scheme.step(m, 0.0, dt, s, params))().reaction)
-    way = model.immersion_at(jnp.zeros(())).centre
+    way = model.immersion_at(jnp.zeros(())).faces.centre
     force, centre = np.asarray(ends[0].force), np.asarray([0.5, 0.48])
     assert np.all(np.asarray(way) == np.asarray([0.2, 0.6]))
     arm = centre - np.asarray([0.2, 0.6])
