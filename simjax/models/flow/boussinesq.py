@@ -153,7 +153,8 @@ class Boussinesq(SeveralScalars):
 
     def acceleration(self, t, state, params) -> tuple[Array, ...]:
         """-beta (T - T0) g, less the sum of beta_k s_k g, for each component on its faces."""
-        found = self._of_heat(t, state, params)
+        heat, strength = self._on_faces(t, state.temperature, self.layout), -params.expansion * params.gravity
+        found = tuple(strength[axis] * (mean - params.reference) for axis, mean in enumerate(heat))
         for number, (s, layout) in enumerate(zip(state.scalars, self.scalar_layouts, strict=True)):
             strength = -params.scalar_expansion[number] * params.gravity
             means = enumerate(self._on_faces(t, s, layout))
@@ -168,12 +169,6 @@ class Boussinesq(SeveralScalars):
             return tuple(staggered.mean_to_face(c, axis, ndim) for axis in range(ndim))
 
         return self.domain.apply(on_faces, c, layout, 1, t)
-
-    def _of_heat(self, t, state, params) -> tuple[Array, ...]:
-        """-beta (T - T0) g."""
-        means = self._on_faces(t, state.temperature, self.layout)
-        strength = -params.expansion * params.gravity
-        return tuple(strength[axis] * (mean - params.reference) for axis, mean in enumerate(means))
 
     def rhs(self, t, state, params):
         flow = self.flow.accelerated(t, state, params, self.acceleration(t, state, params))

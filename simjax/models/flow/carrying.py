@@ -23,7 +23,7 @@ from simjax.models.flow.axisymmetry import check_scalar, check_scalar_configurat
 from simjax.models.flow.free_body_setup import refuse_body
 from simjax.models.flow.momentum import check_momentum, with_field_specs
 from simjax.models.flow.openings import is_open, with_outlet_specs
-from simjax.models.flow.solid_scalars import Cells, SolidSurface
+from simjax.models.flow.solid_scalars import Cells, SolidSurface, integral
 from simjax.models.measures import product_of_units, total_measure
 from simjax.models.scalar.transport import Source, statistics, statistics_measures, widths
 from simjax.models.stretching import require_transport
@@ -317,6 +317,7 @@ class CarryingFlow(ExplicitModel, Balanced):
             cells = self.around_bodies(jnp.asarray(t, c.dtype))
             fluxes = self.through_faces(t, state, params, cells)
             given = cells.from_bodies(domain, self.layout, fluxes, c, params.diffusivity, t, self.surface)
+            given = integral(domain, self.layout, given)
             return found | cells.statistics(domain, self.layout, c, self.carried) | {f"{self.carried}_flux": given}
         of_cells = relative_volumes(domain, self.layout, self.widths(c.dtype), c.dtype)
         return found | statistics(domain, c, of_cells, self.carried)

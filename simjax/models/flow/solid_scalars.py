@@ -130,7 +130,7 @@ class Cells(eqx.Module):
     def from_bodies(
         self, domain: Domain, layout: FieldLayout, fluxes: Array, c: Array, diffusivity: Array, t, surface: SolidSurface
     ) -> Array:
-        """Amount that bodies give to the fluid in a time. fluxes: through faces, as in `gained`; c: the scalar."""
+        """What bodies give to the fluid in a time, per volume. fluxes: through faces, as in `gained`; c: the scalar."""
 
     def statistics(self, domain: Domain, layout: FieldLayout, c: Array, name: str) -> dict[str, Array]:
         """Total, mean, variance, minimum and maximum of a scalar in the fluid."""
@@ -185,7 +185,7 @@ class GivenValue(Cells):
         that is all that passes it."""
         lost = surface.given_value(domain, layout, t, c.dtype) - c
         beside = diffusivity * (self.rate * lost + self.exchanged(domain, layout, c, t, surface))
-        return _integral(domain, layout, jnp.where(self.fluid, beside, -fluxes))
+        return jnp.where(self.fluid, beside, -fluxes)
 
 
 class CutCells(Cells):
@@ -234,9 +234,8 @@ class CutCells(Cells):
 
     def from_bodies(self, domain, layout, fluxes, c, diffusivity, t, surface):
         if surface.flux is None:
-            return jnp.zeros((), fluxes.dtype)
-        given = on_block(surface.flux, domain, layout.offset, t, fluxes.dtype)
-        return _integral(domain, layout, self.area * given)
+            return jnp.zeros_like(fluxes)
+        return self.area * on_block(surface.flux, domain, layout.offset, t, fluxes.dtype)
 
 
 def _sharing(domain: Domain, layout: FieldLayout, part: Array) -> tuple[Neighbours, Array, Array]:
@@ -281,6 +280,7 @@ def _with_choosers(domain: Domain, layout: FieldLayout, u: Array, marks: Neighbo
     return u + given(u + given(u))
 
 
-def _integral(domain: Domain, layout: FieldLayout, rate: Array) -> Array:
+def integral(domain: Domain, layout: FieldLayout, rate: Array) -> Array:
+    """The integral of a field at cell centres over the box."""
     volumes = relative_volumes(domain, layout, domain.spacing(layout, 0, rate.dtype), rate.dtype)
     return domain.sum(scaled(rate, volumes)) * math.prod(domain.grid.mean_spacing)

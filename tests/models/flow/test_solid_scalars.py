@@ -51,14 +51,19 @@ def conducting(grid, surface):
     nothing = jnp.zeros(grid.shape)
 
     def tendency(c):
-        joined = cells.joined(domain, c, model.layout, 0.0, surface)
+        joined = cells.joined(domain, c, model.layout, 0.0, surface, jnp.zeros(()))
         fluxes = model.conducted(0.0, State((nothing, nothing), joined), params, cells)
         slope = cells.gained(domain, model.layout, fluxes, 0.0, 0.0, surface)
-        given = cells.from_bodies(domain, model.layout, jnp.where(inside(x, y), fluxes, 0.0), 0.0, surface)
+        given = cells.from_bodies(domain, model.layout, fluxes, joined, params.diffusivity, 0.0, surface)
+        given = jnp.mean(jnp.where(inside(x, y), given, 0.0))
         # Of cells that the fluid does not change: what is wrong with them, of those that mean nothing: themselves.
         if isinstance(cells, CutCells):
             return jnp.where(cells.fluid, slope, -c), (joined, given)
-        return jnp.where(cells.free, slope, joined - c), (joined, given)
+        value = surface.given_value(domain, model.layout, 0.0, c.dtype)
+        slope = slope + params.diffusivity * (
+            cells.exchanged(domain, model.layout, joined, 0.0, surface) + cells.rate * (value - joined)
+        )
+        return jnp.where(cells.fluid, slope, joined - c), (joined, given)
 
     n = grid.shape[0] * grid.shape[1]
     units = jnp.eye(n).reshape(n, *grid.shape)
