@@ -1,5 +1,7 @@
 """What a flow is along the surface of bodies: order, decompositions, derivatives, and the force that it adds up to."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,7 +21,7 @@ from simjax.models.flow.passive_scalar import Params as ScalarParams
 from simjax.models.flow.passive_scalar import PassiveScalar
 from simjax.models.flow.passive_scalar import State as ScalarState
 from simjax.models.flow.solid_scalars import SolidSurface
-from simjax.models.flow.solids import Reaction, Solid
+from simjax.models.flow.solids import Solid, still
 
 INNER, OUTER, MIDDLE = 0.2, 0.43, (0.513, 0.488)
 SLOPE = INNER**2 / (INNER**2 - OUTER**2)
@@ -52,8 +54,7 @@ def grid_of(cells, stretched):
 
 
 def at_rest(pressure):
-    zero = jnp.zeros(())
-    return Reaction(pressure, (zero, zero), (zero,), jnp.zeros_like(pressure), zero)
+    return dataclasses.replace(still(Domain(Grid(pressure.shape)), pressure), pressure=pressure)
 
 
 def exact_errors(cells, stretched):
