@@ -252,7 +252,9 @@ def friction(depth: Array, spacing: Sequence[Spacing], component: int | None) ->
     near, rate, explicit = inverse(here), jnp.zeros_like(here), []
     most = 1 / float(jnp.finfo(depth.dtype).eps)
     for axis in range(ndim):
-        below, own, above = apart_along(spacing[axis], axis, ndim, axis == component)
+        h = spacing[axis]
+        h = jnp.broadcast_to(h, depth.shape) if isinstance(h, Array) else h
+        below, own, above = apart_along(h, axis, ndim, axis == component)
         pair = []
         for by, distance in ((-1, below), (1, above)):
             ratio = jnp.clip(-shift(depth, ndim, axis, by) * near, 0.0, most)
