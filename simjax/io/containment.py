@@ -2,7 +2,7 @@
 
 A dataset may be made of others (virtual datasets), lie in raw files (external storage), stand behind a link into
 another file, and have dimension scales of which the same is true. HDF5 follows all of these without a word, to any
-depth.
+depth. It also loads a library of its folder of plug-ins where a dataset names a filter that it does not have itself.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from simjax.errors import InputOutputError
 MAXIMUM_LINKS = 20
 MAXIMUM_HOPS = 8
 MAXIMUM_SOURCES = 1_000_000
+FILTERS = {1: "gzip", 2: "shuffle", 3: "fletcher32", 4: "szip", 5: "nbit", 6: "scaleoffset", 32000: "lzf"}
+"""Filters that HDF5 and h5py have themselves, by their numbers."""
 
 _Place = tuple[Path, str]  # a file, and a dataset in it
 
@@ -33,7 +35,7 @@ def require_contained(path: Path, variable: str | None = None) -> None:
 
     Raises:
         InputOutputError: a source of any level lies outside the folder, is missing, damaged or a link into another
-            file, or sources are nested without end; the sentence names the source.
+            file, needs a plug-in of HDF5, or sources are nested without end; the sentence names the source.
     """
     path = Path(path)
     try:
@@ -172,6 +174,7 @@ def _needed(file: h5py.File, path: Path, name: str, root: Path) -> Iterator[_Pla
     dataset = _find(file, path, name)
     if dataset is None:
         raise InputOutputError(f"{path} has no dataset {name!r}, of which another one is made; bring it back.")
+    _refuse_plugins(dataset, path, name)
     if dataset.external:
         raise _outside(path, str(dataset.external[0][0]))
     for source in dataset.virtual_sources() if dataset.is_virtual else ():
@@ -193,6 +196,19 @@ def _needed(file: h5py.File, path: Path, name: str, root: Path) -> Iterator[_Pla
             raise InputOutputError(f"{path}: an axis of {name!r} has coordinates without a name; write them anew.")
         if scale.name.strip("/") != name:
             yield path, scale.name.strip("/")
+
+
+def _refuse_plugins(dataset: h5py.Dataset, path: Path, name: str) -> None:
+    """Raises where reading a dataset would load a library: its filters are looked up, not used."""
+    written = dataset.id.get_create_plist()
+    for place in range(written.get_nfilters()):
+        number, _, _, about = written.get_filter(place)
+        if number not in FILTERS:
+            told = about.decode("utf-8", "replace")[:60]
+            raise InputOutputError(
+                f"{path}: {name!r} is written with filter {number} ({told or 'without a name'}), for which HDF5 would "
+                f"load a plug-in; expected {', '.join(FILTERS.values())}: write it anew, as by h5repack -f GZIP=4."
+            )
 
 
 def _find(file: h5py.File, path: Path, name: str) -> h5py.Dataset | None:

@@ -13,9 +13,10 @@ import xarray as xr
 
 from simjax.arguments import taken_over
 from simjax.errors import ConfigurationError, InputOutputError
+from simjax.io.conventions import check_units, positions_of, values_of
 from simjax.io.files import replaced
-from simjax.io.initial import AXIS_NAMES, check_units, packing, unpack
-from simjax.io.initial_files import MissingVariable, Stored, check_size, find_stored
+from simjax.io.initial import AXIS_NAMES
+from simjax.io.initial_files import MissingVariable, Stored, find_stored
 
 if TYPE_CHECKING:
     from simjax.schema.inverse import MeasuredFile
@@ -165,11 +166,9 @@ def _array(values: Any, name: str, dims: Sequence[str], *, trailing: bool = Fals
     return xr.DataArray(array.astype("f8"), dims=dims[len(dims) - array.ndim :], name=name)
 
 
-def _read(stored: Stored) -> np.ndarray:
-    """All values in float64, NaN where the file has none."""
-    name = f"'{stored.variable}' in {stored.path.name}"
-    check_size(stored.shape, stored.itemsize, stored.path, stored.variable)
-    return unpack(stored.read([(0, n) for n in stored.shape]), *packing(stored, name))
+def _read(stored: Stored, *, flags: bool = False) -> np.ndarray:
+    """All values in float64, NaN where the file has none; `flags` is whether these may be classes."""
+    return values_of(stored, f"'{stored.variable}' in {stored.path.name}", flags=flags)
 
 
 def _dims(stored: Stored, own: Sequence[str], name: str) -> tuple[str, ...]:
@@ -236,13 +235,12 @@ def _coordinate(
             along = axis if axis in dims else alike[0] if len(alike) == 1 else None
         if along is None or along and along not in dims:
             continue
-        check_units(found, units, f"'{found.variable}' in {found.path.name}")
         if found.shape and found.shape != (shape[dims.index(along)],):
             raise ConfigurationError(
                 f"'{found.variable}' in {found.path.name} has {found.shape[0]} values for the "
                 f"{shape[dims.index(along)]} of '{stored.variable}' along it; write one for each."
             )
-        return along, _read(found)
+        return along, positions_of(found, units)
     return None
 
 
@@ -259,7 +257,7 @@ def _beside(
     name = f"'{found.variable}' in {file.path.name}"
     if units is not None:
         check_units(found, units, name)
-    values = _read(found)
+    values = _read(found, flags=default == MASK)
     if found.dims is None or not all(found.dims):
         own = dims[len(dims) - values.ndim :]
     else:

@@ -240,7 +240,9 @@ def test_odd_files_are_refused_in_a_sentence(name, tmp_path):
     write, code, words = FILES[name]
     write(tmp_path / "file")
     with pytest.raises(SimjaxError) as refused:
-        read_field(tmp_path / "file", "c", GRID, (CENTER,) * 2, periodic=(False, False), units="m s-1")
+        read_field(
+            tmp_path / "file", "c", GRID, (CENTER,) * 2, periodic=(False, False), units="m s-1", order=("y", "x")
+        )  # fmt: skip
     assert refused.value.exit_code == code and words in tidy(str(refused.value))
 
 
@@ -357,7 +359,8 @@ def test_the_estimate_of_a_file_holds(tmp_path, shape):
     values = np.random.default_rng(0).normal(size=(240, 320))
     np.savez(tmp_path / "a.npz", c=values)
     grid = Grid(shape[::-1], (0.0, 0.0), (1.0, 1.0))
-    peak = peak_of(lambda: read_field(tmp_path / "a.npz", "c", grid, (CENTER,) * 2, periodic=(True, True)))
+    options = {"periodic": (True, True), "order": ("y", "x")}
+    peak = peak_of(lambda: read_field(tmp_path / "a.npz", "c", grid, (CENTER,) * 2, **options))
     # Besides the values, the archive's buffers.
     assert peak < values.size * (8 + BYTES_PER_VALUE) + 2**17
 
