@@ -7,6 +7,7 @@ depth. It also loads a library of its folder of plug-ins where a dataset names a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -14,8 +15,11 @@ from typing import Any
 
 import h5py
 
-from simjax.errors import InputOutputError
+from simjax.errors import InputOutputError, SimjaxError
+from simjax.io.memory import require_memory
 
+PARTS_OF_A_CHUNK = 4
+"""Copies of a chunk that are held while it is read: as it lies there, and between its filters."""
 MAXIMUM_LINKS = 20
 MAXIMUM_HOPS = 8
 MAXIMUM_SOURCES = 1_000_000
@@ -36,13 +40,14 @@ def require_contained(path: Path, variable: str | None = None) -> None:
     Raises:
         InputOutputError: a source of any level lies outside the folder, is missing, damaged or a link into another
             file, needs a plug-in of HDF5, or sources are nested without end; the sentence names the source.
+        ResourceError: it has chunks that do not fit into memory.
     """
     path = Path(path)
     try:
         _Sources(path.parent.resolve(), whole=variable is None).gather(path, variable or "")
-    except InputOutputError:
+    except SimjaxError:
         raise
-    except (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, IndexError) as error:
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, IndexError, SystemError) as error:
         # What h5py was seen to raise on files with flipped bits.
         reason = " ".join(str(error).split())
         raise InputOutputError(f"{path} is damaged ({reason}); bring it back from a copy.") from error
@@ -175,6 +180,11 @@ def _needed(file: h5py.File, path: Path, name: str, root: Path) -> Iterator[_Pla
     if dataset is None:
         raise InputOutputError(f"{path} has no dataset {name!r}, of which another one is made; bring it back.")
     _refuse_plugins(dataset, path, name)
+    if dataset.chunks is not None:
+        require_memory(
+            PARTS_OF_A_CHUNK * math.prod(dataset.chunks) * dataset.dtype.itemsize,
+            f"a chunk of {name!r} in {path.name}, of shape {dataset.chunks},", "write it with smaller chunks",
+        )  # fmt: skip
     if dataset.external:
         raise _outside(path, str(dataset.external[0][0]))
     for source in dataset.virtual_sources() if dataset.is_virtual else ():

@@ -188,7 +188,8 @@ def _shown(stored: Stored, name: str) -> str:
 def text_of(given: Any) -> str:
     """The text of an attribute, however a format stores it."""
     given = given.ravel()[0] if isinstance(given, np.ndarray) and given.size == 1 else given
-    return given.decode("utf-8", "replace") if isinstance(given, bytes) else str(given)
+    found = given if isinstance(given, bytes) else str(given).encode("utf-8", "surrogateescape")
+    return found.decode("utf-8", "replace")
 
 
 # ---- units

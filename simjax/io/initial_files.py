@@ -32,7 +32,7 @@ LONGEST_LINE = 2**24
 # What the readers were seen to raise on truncated files and on files with flipped bits.
 DAMAGED = (
     OSError, ValueError, TypeError, KeyError, IndexError, AttributeError, EOFError, OverflowError,
-    RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error, struct.error,
+    RuntimeError, MemoryError, SystemError, AssertionError, zipfile.BadZipFile, zlib.error, struct.error,
 )  # fmt: skip
 
 

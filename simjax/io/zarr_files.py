@@ -22,6 +22,7 @@ import numpy as np
 
 from simjax.errors import ConfigurationError
 from simjax.io.chunk_codecs import Codec, codecs_of_format_2, codecs_of_format_3, decode
+from simjax.io.containment import PARTS_OF_A_CHUNK
 from simjax.io.conventions import matters
 from simjax.io.initial_files import Ranges, Stored, check_axes, missing
 from simjax.io.memory import require_memory
@@ -30,8 +31,6 @@ MOST_CHUNKS = 1_000_000
 """Chunks of an array that are read at once."""
 LARGEST_TEXT = 2**24
 """Bytes of a text about an array."""
-PARTS_OF_A_CHUNK = 4
-"""Copies of a chunk that are held at once: as it lies there, and between its codecs."""
 _NUMBER = re.compile(r"[<>|][iuf][1248]")
 _NUMBERS_3 = {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)} | {
     f"float{bits}" for bits in (16, 32, 64)
