@@ -22,10 +22,10 @@ from simjax.schema.config import BodyFile
 
 LEAST_CELLS = 2
 """Cells that a body must span along every axis."""
-BYTES_PER_DISTANCE = 40
-"""Memory for the distance at a pixel, with those that are added around: 33 bytes were measured."""
-BYTES_PER_PIECE = (0, 0, 400, 900)
-"""Memory for a segment or triangle that is no longer than half a cell, by axes of the grid."""
+BYTES_PER_DISTANCE = 50
+"""Memory for the distance at a pixel, with those that are added around: up to 46 bytes were measured."""
+BYTES_PER_PIECE = (0, 0, 300, 600)
+"""Memory for a segment or triangle that is no longer than half a cell, by axes of the grid; 294 and 447 measured."""
 
 
 class BodyField:
@@ -162,22 +162,22 @@ class BodyField:
         middle = 0.5 * (lower + upper)
         closest = _closest(corners, np.broadcast_to(middle, (len(corners), grid.ndim)))
         reach = np.linalg.norm(closest - middle, axis=-1).min() + 0.5 * np.linalg.norm(upper - lower)
-
-        def matter(pieces: np.ndarray) -> np.ndarray:
-            beyond = np.maximum(lower - pieces.max(axis=1), pieces.min(axis=1) - upper).clip(min=0)
-            return pieces[np.linalg.norm(beyond, axis=-1) <= reach]
-
-        pieces, size = matter(corners), 0.5 * min(grid.mean_spacing)
-        while True:
-            divided = _divided(pieces, size)
-            if divided is None:
-                return pieces
-            pieces = matter(divided)
+        name, divided = self._source.file.name, corners
+        while divided is not None:
+            beyond = np.maximum(lower - divided.max(axis=1), divided.min(axis=1) - upper).clip(min=0)
+            away = np.linalg.norm(beyond, axis=-1)
+            if away.min() > 0:
+                raise ConfigurationError(
+                    f"coefficients.solid: the surface of {name} lies nowhere in the grid; change at or scale."
+                )
+            pieces = divided[away <= reach]
             # The next cut gives twice as many at most.
             require_memory(
-                2 * len(pieces) * BYTES_PER_PIECE[grid.ndim], f"{self._source.file.name}, in pieces of half a cell,",
+                2 * len(pieces) * BYTES_PER_PIECE[grid.ndim], f"{name}, in pieces of half a cell,",
                 "change scale or at, or make the grid coarser",
             )  # fmt: skip
+            divided = _divided(pieces, 0.5 * min(grid.mean_spacing))
+        return pieces
 
     def _of_pieces(self, centers: Sequence[np.ndarray]) -> np.ndarray:
         from scipy.spatial import KDTree
