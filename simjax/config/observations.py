@@ -145,7 +145,7 @@ def _read_keys(
     if kind == "output":
         own["of"] = Text()  # one of those that the instrument has, for which `as_observations` cares
     if kind == "spectrum":
-        own["shells"] = Integer(1)
+        own["shells"] = Integer(1, MOST_PLACES)
     if kind == "radial_distribution":
         own["width"] = Real(above=0.0)
     wanted = kind in ("snapshot", "diagnostic") and not context.schema.of_particles

@@ -373,7 +373,7 @@ class FrameWriter(abc.ABC):
             self._write_tail()
             self._write_masters(complete)
         if self._steps:
-            for form in formats_at_end(self._stem):
+            for form in formats_at_end(self._stem, self._layout.sizes.get("member", 1)):
                 assert form.write is not None
                 form.write(self)
 

@@ -16,6 +16,7 @@ from field_files import read_field
 from scipy.io import netcdf_file
 
 import simjax.application
+import simjax.io.memory
 import simjax.run
 from simjax.config import load_config, validate
 from simjax.driver.build import named_values
@@ -68,6 +69,12 @@ COMMANDS = {
     "experiment=fluid grid.=1": ["is no key"],
     "experiment=fluid ../conf=config": ["is no key"],
     "experiment=fluid -m seed=glob(*)": ["no values to run with"],
+    # without end
+    "experiment=fluid -m seed=range(0,1e9)": ["a range of 1e+09 values", "at most 10000 runs"],
+    "experiment=fluid -m seed=range(0,inf)": ["a range of inf values"],
+    "experiment=fluid -m seed=shuffle(range(0,10002))": ["a range of 1e+04 values"],
+    "experiment=fluid -m seed=range(0,101) time.courant=range(0.1,0.5,0.004)": ["101 x 100 are 10100 runs"],
+    "experiment=fluid ensemble.size=1000001": ["ensemble.size = 1000001", "<= 1000000"],
     # huge
     "experiment=fluid grid.upper=[1e308,1e308]": ["at most 1e+18", "other units"],
     "experiment=fluid grid.upper=[1e-320,1]": ["cells of at least 1e-18"],
@@ -339,10 +346,11 @@ def test_counts_are_estimated_before_a_place_is_made(experiment, override, count
     assert count in str(refused.value) and refused.value.exit_code == 5
 
 
-def test_members_are_estimated_before_their_values_are_drawn():
+def test_members_are_estimated_before_their_values_are_drawn(monkeypatch):
     vary = {"physics.viscosity": {"uniform": [1e-3, 1e-2]}}
-    config = validate(changed(FLOW, {"ensemble": {"size": 2_000_000_000, "vary": vary}}))
-    with pytest.raises(ResourceError, match="ensemble.size=2000000000 would need about 373 GiB"):
+    config = validate(changed(FLOW, {"ensemble": {"size": 10**6, "vary": vary}}))
+    monkeypatch.setattr(simjax.io.memory, "host_memory", lambda: 2**28)
+    with pytest.raises(ResourceError, match="ensemble.size=1000000 would need about 0.186 GiB"):
         named_values(config)
 
 
