@@ -253,10 +253,20 @@ def _skip(member: IO[bytes], count: int) -> None:
 def read_npy(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path, variable: str) -> np.ndarray:
     """An array of real numbers out of an NPZ file, once its header was found to be honest and affordable."""
     with archive.open(info) as member:
-        shape, _, dtype = npy_header(member, info.file_size, path, variable)
-        check_size(shape, dtype.itemsize, path, variable)
-    with archive.open(info) as member:
-        return np.lib.format.read_array(member, allow_pickle=False)
+        return _read_array(member, info.file_size, path, variable)
+
+
+def read_npy_file(path: Path) -> np.ndarray:
+    """The array of real numbers in an NPY file; errors as of `find_stored`."""
+    with _damage_named(path), path.open("rb") as file:
+        return _read_array(file, path.stat().st_size, path, path.stem)
+
+
+def _read_array(file: IO[bytes], size: int, path: Path, variable: str) -> np.ndarray:
+    shape, _, dtype = npy_header(file, size, path, variable)
+    check_size(shape, dtype.itemsize, path, variable)
+    file.seek(0)
+    return np.lib.format.read_array(file, allow_pickle=False)
 
 
 def _in_classic_netcdf(path: Path, variable: str) -> Stored:

@@ -19,6 +19,7 @@ import simjax.application
 import simjax.io.memory
 import simjax.run
 from simjax.config import load_config, validate
+from simjax.config.stretching import read_faces
 from simjax.driver.build import named_values
 from simjax.driver.first_fault import _field_name
 from simjax.driver.simulation import Simulation
@@ -28,6 +29,7 @@ from simjax.io.initial_files import BYTES_PER_VALUE
 from simjax.io.particle_files import read_particles
 from simjax.models.particle_model import family_of
 from simjax.models.placement import BYTES_PER_PARTICLE
+from simjax.models.waves.setup import read_signal
 
 # What no user should read: Python's own words for objects, classes and addresses, and sentences cut at their end.
 GARBLED = re.compile(r"object at 0x|<ast|<class|Traceback|\w+Exception\b|\w+Error\b|=\.$|\(None\)|\['|'\] is")
@@ -251,6 +253,18 @@ def test_odd_files_are_refused_in_a_sentence(name, tmp_path):
             tmp_path / "file", "c", GRID, (CENTER,) * 2, periodic=(False, False), units="m s-1", order=("y", "x")
         )  # fmt: skip
     assert refused.value.exit_code == code and words in tidy(str(refused.value))
+
+
+def test_faces_and_signals_are_estimated_before_they_are_read(tmp_path, monkeypatch):
+    head = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1099511627776,)}"
+    (tmp_path / "f.npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head + bytes(64))
+    with pytest.raises(InputOutputError, match=r"f.npy is damaged or incomplete \('f' claims shape"):
+        read_faces("f.npy", [tmp_path])
+    (tmp_path / "f.txt").write_text("1 " * 10_000)
+    monkeypatch.setattr(simjax.io.memory, "host_memory", lambda: 2**18)
+    for read in (lambda: read_faces("f.txt", [tmp_path]), lambda: read_signal(tmp_path / "f.txt")):
+        with pytest.raises(ResourceError, match="f.txt, of 0 MiB, would need about 0.000298 GiB"):
+            read()
 
 
 def test_several_missing_values_are_all_missing(tmp_path):
