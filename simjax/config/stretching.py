@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from simjax.config.axisymmetric import check_axisymmetric
 from simjax.config.sections import find_input
-from simjax.errors import ConfigurationError
+from simjax.errors import ConfigurationError, SimjaxError
 from simjax.models.registry import MODELS
 from simjax.schema.config import FileSource, GridConfig
 from simjax.schema.errors import ConfigErrors, unended
@@ -190,5 +190,7 @@ def read_faces(name: str, folders: Sequence[Path]) -> tuple[float, ...]:
             require_memory_for_text(path)
             values = np.array(path.read_text(encoding="utf-8").replace(",", " ").split(), np.float64)
         return tuple(np.asarray(values, np.float64).ravel().tolist())
+    except SimjaxError:
+        raise
     except (ValueError, OSError) as error:
         raise ConfigurationError(f"{name!r} has no list of numbers ({error}).") from None

@@ -15,9 +15,9 @@ import numpy as np
 
 from simjax.errors import ConfigurationError, InputOutputError
 from simjax.grid import CENTER, Grid
-from simjax.io.initial_files import Ranges
 from simjax.io.memory import require_memory, require_memory_for_text
 from simjax.io.png_files import png_size, read_brightness
+from simjax.io.stored_variable import Ranges
 from simjax.schema.config import BodyFile
 
 LEAST_CELLS = 2

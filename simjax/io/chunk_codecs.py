@@ -32,7 +32,7 @@ class Codec(ABC):
 
     @abstractmethod
     def decode(self, content: Any) -> Any:
-        """What there was before the step, from what there is after it: an array or bytes."""
+        """Give what there was before the step, from what there is after it: an array or bytes."""
 
 
 def decode(held: bytes, codecs: Sequence[Codec]) -> np.ndarray:

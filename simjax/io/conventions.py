@@ -9,14 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from simjax.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from simjax.io.initial_files import Stored
+from simjax.io.stored_variable import Stored
 
 LONGEST_UNITS = 100
 _UNIT_WORDS = {
@@ -83,7 +81,7 @@ def _leave_out(values: np.ndarray, limits: tuple[float, float]) -> None:
 
 
 def packing(stored: Stored, where: str, *, flags: bool = False) -> Packing:
-    """How a variable is packed, by its attributes.
+    """The packing of a variable, by its attributes.
 
     flags: whether its numbers may stand for classes, as those of a mask do.
 

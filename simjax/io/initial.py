@@ -16,8 +16,9 @@ from simjax.errors import ConfigurationError
 from simjax.grid import AXES, Grid
 from simjax.io.body_files import BodyField
 from simjax.io.conventions import check_units, packing, positions_of
-from simjax.io.initial_files import Ranges, Stored, find_stored, require_room
+from simjax.io.initial_files import find_stored
 from simjax.io.regrid import AxisMap, AxisMismatch, axis_map, target_axis
+from simjax.io.stored_variable import Ranges, Stored, require_room
 from simjax.processes import processes
 
 AXIS_NAMES = {

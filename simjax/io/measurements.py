@@ -16,7 +16,8 @@ from simjax.errors import ConfigurationError, InputOutputError
 from simjax.io.conventions import check_units, positions_of, values_of
 from simjax.io.files import replaced
 from simjax.io.initial import AXIS_NAMES
-from simjax.io.initial_files import MissingVariable, Stored, find_stored
+from simjax.io.initial_files import find_stored
+from simjax.io.stored_variable import MissingVariable, Stored
 
 if TYPE_CHECKING:
     from simjax.schema.inverse import MeasuredFile

@@ -12,7 +12,7 @@ import numpy as np
 
 from simjax.errors import ConfigurationError, InputOutputError, SimjaxError
 from simjax.io.conventions import text_of
-from simjax.io.initial_files import DAMAGED, check_size, read_npy, reason_of
+from simjax.io.initial_files import read_npy
 from simjax.io.lammps_data import read_lammps_data
 from simjax.io.particle_contents import (
     GROUPS,
@@ -26,6 +26,7 @@ from simjax.io.particle_contents import (
     refuse,
 )
 from simjax.io.particle_libraries import read_extended_xyz, read_gsd
+from simjax.io.stored_variable import DAMAGED, check_size, reason_of
 
 ROOT = "particles"
 LOWER = "simjax_lower"

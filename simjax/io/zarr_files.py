@@ -24,8 +24,8 @@ from simjax.errors import ConfigurationError
 from simjax.io.chunk_codecs import Codec, codecs_of_format_2, codecs_of_format_3, decode
 from simjax.io.containment import PARTS_OF_A_CHUNK
 from simjax.io.conventions import matters
-from simjax.io.initial_files import Ranges, Stored, check_axes, missing
 from simjax.io.memory import require_memory
+from simjax.io.stored_variable import Ranges, Stored, check_axes, missing
 
 MOST_CHUNKS = 1_000_000
 """Chunks of an array that are read at once."""

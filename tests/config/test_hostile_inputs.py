@@ -25,8 +25,8 @@ from simjax.driver.first_fault import _field_name
 from simjax.driver.simulation import Simulation
 from simjax.errors import ConfigurationError, InputOutputError, ResourceError, SimjaxError
 from simjax.grid import CENTER, Grid
-from simjax.io.initial_files import BYTES_PER_VALUE
 from simjax.io.particle_files import read_particles
+from simjax.io.stored_variable import BYTES_PER_VALUE
 from simjax.models.particle_model import family_of
 from simjax.models.placement import BYTES_PER_PARTICLE
 from simjax.models.waves.setup import read_signal
