@@ -299,7 +299,7 @@ def codecs_of_format_3(
             codecs.append(Transposed(order))
             shape = tuple(shape[axis] for axis in order)
         elif name == "bytes":
-            endian = {"little": "<", "big": ">", None: "="}[settings.get("endian")]
+            endian: Any = {"little": "<", "big": ">", None: "="}[settings.get("endian")]
             codecs.append(Plain(shape, dtype.newbyteorder(endian)))
         elif name == "sharding_indexed":
             codecs.append(_sharded(settings, shape, dtype, fill, where))

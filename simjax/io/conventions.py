@@ -95,11 +95,12 @@ def packing(stored: Stored, where: str, *, flags: bool = False) -> Packing:
         if found.size != 1 or not np.isfinite(found[0]):
             raise ConfigurationError(f"{where}: its {name} is {_shown(stored, name)}; expected one finite number.")
         factors.append(float(found[0]))
+    scale, shift = factors
     missing = np.concatenate([_as_kind(_numbers(stored, name, where), kind) for name in MISSING])
     everything = (-np.inf, np.inf)
     low, high, of_values = _limits(stored, where, kind)
     return Packing(
-        kind, missing, *factors, everything if of_values else (low, high), (low, high) if of_values else everything
+        kind, missing, scale, shift, everything if of_values else (low, high), (low, high) if of_values else everything
     )
 
 
