@@ -195,11 +195,11 @@ def _name_dimensions(
             f"({', '.join([*leading, *spatial])})."
         )
     if order is None and ndim > 1:
-        _refuse_doubt(stored, shape, stored.shape[len(leading) :], where)
+        refuse_doubt(stored, shape, stored.shape[len(leading) :], where)
     return leading + spatial
 
 
-def _refuse_doubt(stored: Stored, shape: tuple[int, ...], counts: tuple[int, ...], where: str) -> None:
+def refuse_doubt(stored: Stored, shape: tuple[int, ...], counts: tuple[int, ...], where: str) -> None:
     """Raises ConfigurationError where an array without names of axes may have them in another order than (z, y, x).
 
     Its shape tells the order: that of its coordinates, where it has them, or of the grid.

@@ -15,7 +15,7 @@ from simjax.arguments import taken_over
 from simjax.errors import ConfigurationError, InputOutputError
 from simjax.io.conventions import check_units, positions_of, values_of
 from simjax.io.files import replaced
-from simjax.io.initial import AXIS_NAMES
+from simjax.io.initial import AXIS_NAMES, refuse_doubt
 from simjax.io.initial_files import find_stored
 from simjax.io.stored_variable import MissingVariable, Stored
 
@@ -51,12 +51,13 @@ class Measurements:
 
 def read_measurements(
     file: MeasuredFile, variable: str, own: Sequence[str], *, units: str, time_units: str, length_units: str,
-    with_error: bool,
+    with_error: bool, shape: tuple[int, ...] | None = None,
 ) -> Measurements:  # fmt: skip
     """The measurements in a file.
 
     variable: its name there, unless the file is given with another. own: the dimensions that an array without names
-    has, after those of time. with_error: whether the standard deviations are looked for there.
+    has, after those of time. shape: of the grid of a snapshot, which tells the order of such an array where the file
+    does not. with_error: whether the standard deviations are looked for there.
 
     Raises ConfigurationError for what cannot be used, InputOutputError for what cannot be read.
     """
@@ -64,6 +65,8 @@ def read_measurements(
     name = f"'{stored.variable}' in {file.path.name}"
     note = check_units(stored, units, name)
     dims = _dims(stored, own, name)
+    if shape is not None and len(shape) > 1 and file.order is None and not any(stored.dims or ()):
+        refuse_doubt(stored, shape, stored.shape[-len(shape) :], name)
     values = _read(stored)
     if file.member is not None and "member" not in dims:
         raise ConfigurationError(f"{name} has no dimension 'member'; leave out member: {file.member}.")

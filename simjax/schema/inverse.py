@@ -142,7 +142,8 @@ class MeasuredFile:
     """The file that an observation's measurements lie in, and the names of variables in it.
 
     variable: of the values; None: that of what is observed. mask: of what counts, 1 where it was measured. deviation:
-    of the standard deviations. member: the number of the one that is read, where the file has several.
+    of the standard deviations. member: the number of the one that is read, where the file has several. order: axes of
+    a snapshot without names.
     """
 
     path: Path
@@ -150,10 +151,14 @@ class MeasuredFile:
     mask: str | None = None
     deviation: str | None = None
     member: int | None = None
+    order: tuple[str, ...] | None = None
 
     def write(self) -> dict[str, Any]:
         """The keys of the observation that it stands for."""
-        given = {"variable": self.variable, "mask": self.mask, "deviation": self.deviation, "member": self.member}
+        given = {
+            "variable": self.variable, "mask": self.mask, "deviation": self.deviation, "member": self.member,
+            "order": write(self.order),
+        }  # fmt: skip
         return {"file": str(self.path), **{key: value for key, value in given.items() if value is not None}}
 
 

@@ -11,6 +11,8 @@ import simjax as sj
 from simjax.driver.compiled_fields import CompiledFieldRun
 from simjax.errors import ConfigurationError
 from simjax.grid import CENTER, Grid
+from simjax.io.measurements import read_measurements
+from simjax.schema.inverse import MeasuredFile
 
 GRID = Grid((6, 4), (0.0, 0.0), (3.0, 2.0))
 X, Y = GRID.coordinates(0, CENTER), GRID.coordinates(1, CENTER)
@@ -193,6 +195,22 @@ def test_coordinates_tell_the_order_of_axes(tmp_path):
     assert "write order: [x, y]" in refusal(tmp_path / "b.npz", grid=grid)
     expected = read(tmp_path / "b.npz", grid=grid, order=("x", "y"))
     np.testing.assert_array_equal(read(tmp_path / "a.npz", grid=grid), expected)
+
+
+def measured(path, shape, order=None):
+    return read_measurements(
+        MeasuredFile(path, order=order), "c", order or ("y", "x"), units="1", time_units="s", length_units="m",
+        with_error=False, shape=shape,
+    )  # fmt: skip
+
+
+def test_the_order_of_axes_of_a_measured_snapshot_is_asked_for_too(tmp_path):
+    np.savez(tmp_path / "a.npz", c=FIELD)
+    np.testing.assert_array_equal(measured(tmp_path / "a.npz", (6, 4)).values, FIELD)
+    np.savez(tmp_path / "b.npz", c=np.stack([FIELD[:, :4]] * 3), time=np.arange(3.0))
+    with pytest.raises(ConfigurationError, match=r"shape \(4, 4\) and no names of its axes.*write order: \[y, x\] if"):
+        measured(tmp_path / "b.npz", (4, 4))
+    assert measured(tmp_path / "b.npz", (4, 4), ("x", "y")).dims == ("time", "x", "y")
 
 
 def test_axes_of_one_value_leave_no_doubt(tmp_path):
