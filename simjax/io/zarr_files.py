@@ -37,6 +37,10 @@ _NUMBERS_3 = {f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32
 }
 
 
+class _NoNumbers(ConfigurationError):
+    """An array holds something else than real numbers."""
+
+
 @dataclass(frozen=True)
 class _Array:
     """An array as its text describes it. key: the name of a chunk by its place. fill: None where nothing is said."""
@@ -104,7 +108,10 @@ def find_in_zarr(path: Path, variable: str) -> Stored:
     lines = {}
     for name in found.dims or ():
         beside = f"{group}/{name}" if group else name
-        line = _array(path, beside) if _is_name(name) and beside != variable.strip("/") else None
+        try:
+            line = _array(path, beside) if _is_name(name) and beside != variable.strip("/") else None
+        except _NoNumbers:  # such as names of stations
+            continue
         if line is not None and len(line.shape) == 1:
             lines[name] = _stored(path, beside, line)
     return replace(_stored(path, variable, found), coordinates=lines)
@@ -159,7 +166,7 @@ def _counts(given: Any, least: int, what: str) -> tuple[int, ...]:
 def _of_format_2(folder: Path, about: Mapping[str, Any], where: str) -> _Array:
     dtype = about["dtype"]
     if not isinstance(dtype, str) or not _NUMBER.fullmatch(dtype):
-        raise ConfigurationError(f"{where} has dtype {str(dtype)[:60]}; expected real numbers.")
+        raise _NoNumbers(f"{where} has dtype {str(dtype)[:60]}; expected real numbers.")
     shape, chunks = _counts(about["shape"], 0, "shape"), _counts(about["chunks"], 1, "chunks")
     if len(chunks) != len(shape) or about["order"] not in ("C", "F"):
         raise ValueError(f"its chunks are {chunks} for shape {shape}, in order {about['order']!r}")
@@ -185,7 +192,7 @@ def _of_format_2(folder: Path, about: Mapping[str, Any], where: str) -> _Array:
 def _of_format_3(folder: Path, about: Mapping[str, Any], where: str) -> _Array:
     kind = about["data_type"]
     if not isinstance(kind, str) or kind not in _NUMBERS_3:
-        raise ConfigurationError(f"{where} has the data type {str(kind)[:60]}; expected real numbers.")
+        raise _NoNumbers(f"{where} has the data type {str(kind)[:60]}; expected real numbers.")
     unknown = [name for name in ("storage_transformers",) if about.get(name)]
     grid, keys = about["chunk_grid"], about["chunk_key_encoding"]
     if unknown or grid["name"] != "regular" or keys["name"] not in ("default", "v2"):

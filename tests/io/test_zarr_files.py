@@ -3,6 +3,7 @@
 import gzip
 import json
 import pickle
+import struct
 import tracemalloc
 import zlib
 
@@ -12,6 +13,7 @@ import pytest
 from simjax.errors import ConfigurationError, InputOutputError, ResourceError
 from simjax.io.conventions import values_of
 from simjax.io.initial_files import find_stored
+from simjax.io.zarr_files import LARGEST_TEXT
 
 VALUES = np.random.default_rng(5).normal(size=(13, 17, 7))
 CHUNKS = (5, 6, 4)
@@ -197,6 +199,54 @@ def test_sizes_are_said_before_memory_is_taken(tmp_path):
     assert "a chunk of 'c', of shape (1099511627776,), would need" in refusal(store, error=ResourceError, read=True)
     store = write_array(tmp_path / "b" / "c", np.zeros(10), (10,), shape=[2_000_000], chunks=[1])
     assert "lies in 2000000 chunks" in refusal(store, read=True)
+
+
+@pytest.mark.parametrize("name", [".zarray", ".zattrs"])
+def test_texts_of_any_size_are_not_read(tmp_path, name):
+    store = write_array(tmp_path / "a" / "c", np.zeros(3), (3,))
+    with (store / "c" / name).open("a") as file:
+        file.write(" " * LARGEST_TEXT)
+    assert f"{name} has 167" in refusal(store, error=InputOutputError)  # 2**24 and some bytes
+    (store / "c" / name).write_text("[" * 100_000)
+    assert "is damaged or incomplete" in refusal(store, error=InputOutputError)
+
+
+def sharded(chunks, *, codecs=({"name": "bytes", "configuration": {"endian": "little"}},), **more):
+    settings = {"chunk_shape": chunks, "codecs": codecs, **more}
+    return {"codecs": [{"name": "sharding_indexed", "configuration": settings}]}
+
+
+@pytest.mark.parametrize(
+    ("about", "error", "said"),
+    [
+        (sharded([1]), InputOutputError, "its shards have 1000001 chunks"),
+        (sharded([2]), InputOutputError, "are no multiples of chunks"),
+        (sharded([1000001], codecs=[{"name": "numcodecs.pickle"}]), ConfigurationError, "codec 'numcodecs.pickle'"),
+        (
+            sharded([1000001], index_codecs=[{"name": "gzip"}]),
+            ConfigurationError,
+            "codec 'gzip'; expected bytes, crc32c",
+        ),
+        (sharded([1000001], codecs=sharded([1000001])["codecs"]), ConfigurationError, "codec 'sharding_indexed'"),
+        (sharded([1000001], index_location="middle"), InputOutputError, "neither at the start nor at the end"),
+    ],
+    ids=lambda given: str(given)[-30:],
+)
+def test_shards_are_looked_at_before_they_are_read(tmp_path, about, error, said):
+    store = write_format_3(tmp_path / "a" / "c", np.zeros(1_000_001), (1_000_001,), **about)
+    assert said in refusal(store, error=error)
+
+
+def test_a_chunk_lies_within_its_shard(tmp_path):
+    for index, said in ((struct.pack("<QQ", 0, 25), "beyond its shard"), (b"", "shorter than its index")):
+        store = write_format_3(tmp_path / f"{len(index)}" / "c", np.arange(3.0), (3,), lambda _: index, **sharded([3]))
+        assert said in refusal(store, error=InputOutputError, read=True)
+    block = np.arange(3.0).tobytes()
+    store = write_format_3(
+        tmp_path / "whole" / "c", np.arange(3.0), (3,), lambda block: block + struct.pack("<QQ", 0, 24),
+        **sharded([3], index_codecs=[{"name": "bytes", "configuration": {"endian": "little"}}]),
+    )  # fmt: skip
+    np.testing.assert_array_equal(find_stored(store, "c").read_whole(), np.frombuffer(block))
 
 
 def test_nothing_outside_the_store_is_read(tmp_path):
