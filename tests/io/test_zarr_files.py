@@ -96,6 +96,8 @@ def test_names_coordinates_and_missing_values_are_read(tmp_path):
     assert found.dims == ("x",)
     np.testing.assert_array_equal(values_of(found, "c"), [0.5, np.nan, 1.5])
     np.testing.assert_array_equal(values_of(found.coordinates["x"], "x"), [0, 0.5, 1])
+    (store / "x" / ".zarray").write_text(json.dumps({"dtype": "|O", "shape": [3]}))  # names are no places
+    assert not find_stored(store, "c").coordinates
     (store / "c" / "1").unlink()
     np.testing.assert_array_equal(values_of(find_stored(store, "c"), "c"), [0.5, np.nan, np.nan])
 
@@ -238,9 +240,12 @@ def test_shards_are_looked_at_before_they_are_read(tmp_path, about, error, said)
 
 
 def test_a_chunk_lies_within_its_shard(tmp_path):
-    for index, said in ((struct.pack("<QQ", 0, 25), "beyond its shard"), (b"", "shorter than its index")):
-        store = write_format_3(tmp_path / f"{len(index)}" / "c", np.arange(3.0), (3,), lambda _: index, **sharded([3]))
-        assert said in refusal(store, error=InputOutputError, read=True)
+    far = write_format_3(
+        tmp_path / "far" / "c", np.arange(3.0), (3,), lambda _: struct.pack("<QQ", 0, 25), **sharded([3])
+    )
+    assert "beyond its shard" in refusal(far, error=InputOutputError, read=True)
+    short = write_format_3(tmp_path / "short" / "c", np.arange(3.0), (3,), lambda _: b"", **sharded([3]))
+    assert "shorter than its index" in refusal(short, error=InputOutputError, read=True)
     block = np.arange(3.0).tobytes()
     store = write_format_3(
         tmp_path / "whole" / "c", np.arange(3.0), (3,), lambda block: block + struct.pack("<QQ", 0, 24),
