@@ -11,7 +11,7 @@ from simjax.config.observations import read_observation
 from simjax.config.sections import Context
 from simjax.config.unknowns import find_candidates, read_unknowns
 from simjax.schema.config import TimeConfig
-from simjax.schema.inverse import WITHOUT_LINE_SEARCH, InverseConfig, ShootingConfig, SolverConfig
+from simjax.schema.inverse import MOST_DRAWN, WITHOUT_LINE_SEARCH, InverseConfig, ShootingConfig, SolverConfig
 from simjax.schema.kinds import Integer, ListOf, Nested, OneOf, Real, Table, key, read_entries
 from simjax.schema.members import EnsembleConfig
 
@@ -22,7 +22,7 @@ BACKWARDS_ONLY = ("binomial", "budget", "reverse")
 class UncertaintyKeys:
     """The section `inverse.uncertainty`."""
 
-    samples: int = key(Integer(0), 0, about="fields drawn from the posterior")
+    samples: int = key(Integer(0, MOST_DRAWN), 0, about="fields drawn from the posterior")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,8 @@ from simjax.schema.config import AxisBoundary, GridConfig, TimeConfig
 from simjax.schema.errors import ConfigErrors, closest, join
 from simjax.schema.formula import Formula
 from simjax.schema.inverse import OF_FIELDS, OF_PARTICLES, PLACES, MeasuredFile, ObservationConfig
-from simjax.schema.kinds import Choice, Integer, Kind, ListOf, OneOf, Plain, Real, Text, Unread, key
+from simjax.schema.kinds import Choice, Integer, Kind, ListOf, OneOf, Plain, Real, Text, Unread, key, write
+from simjax.schema.model_schema import AXES
 from simjax.schema.particles import BoxConfig
 
 MOST_PLACES = 100_000
@@ -80,6 +81,10 @@ class FileKeys:
     member: int | None = key(
         Integer(0, optional=True), None, about="of the file of an ensemble the member that was measured, by its number"
     )
+    order: tuple[str, ...] | None = key(
+        ListOf(Choice(AXES), 1, 3, optional=True, noun="axes"), None,
+        about="of a snapshot, the axes of an array without names, first to last; null: z, y, x, where the shape tells",
+    )  # fmt: skip
 
 
 COMMON: dict[str, Kind] = {field.name: field.metadata["kind"] for field in fields(ObservationKeys)}
@@ -145,7 +150,7 @@ def _read_keys(
     if kind == "output":
         own["of"] = Text()  # one of those that the instrument has, for which `as_observations` cares
     if kind == "spectrum":
-        own["shells"] = Integer(1)
+        own["shells"] = Integer(1, MOST_PLACES)
     if kind == "radial_distribution":
         own["width"] = Real(above=0.0)
     wanted = kind in ("snapshot", "diagnostic") and not context.schema.of_particles
@@ -312,14 +317,19 @@ def _find_measurements(where: str, keys: Mapping[str, Any], context: Context) ->
     """The file of measurements, if there is one; what goes with a file alone is refused where there is none."""
     problems, file = context.problems, keys.get("file")
     if file is None:
-        for name in ("variable", "mask", "member"):
+        for name in ("variable", "mask", "member", "order"):
             if keys.get(name) is not None:
-                problems.add(f"{where}.{name}", keys[name], "none without a file of measurements", "write file: PATH")
+                problems.add(
+                    f"{where}.{name}", write(keys[name]), "none without a file of measurements", "write file: PATH"
+                )
         return None
     if keys.get("target") is not None:
         problems.say(where, f"{where}: target and file: expected one of them, as what is wanted is not measured")
     found = find_told(f"{where}.file", file, context, or_folder=True)
     if found is None:
         return None
+    order = keys["order"]
+    if order is not None and sorted(order) != list(context.axes):
+        problems.add(f"{where}.order", list(order), f"the axes of the grid, such as {list(context.axes[::-1])}")
     named = keys["deviation"] if isinstance(keys["deviation"], str) else None
-    return MeasuredFile(found, keys["variable"], keys["mask"], named, keys["member"])
+    return MeasuredFile(found, keys["variable"], keys["mask"], named, keys["member"], order)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import IntervalSweep, Override
+from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep
 from hydra.errors import HydraException
 
 from simjax.config.search_path import composing
@@ -20,6 +21,8 @@ from simjax.schema.locate import config_folders, list_experiments
 
 _OVERRIDE = re.compile(r"(?P<sign>\+\+|\+|~)?(?P<key>[^=]+?)(?P<value>=.*)?", re.DOTALL)
 LONGEST_KEY = 200
+MOST_RUNS = 10_000
+"""Runs of a multirun, which are composed and checked before the first begins."""
 _DEFAULT_GROUPS = ("output",)
 _PATHS = ("resume", "output.root", "output.folder", "hydra.sweep.dir")
 NO_EXPERIMENT = "none"
@@ -176,8 +179,16 @@ def parse(normalised: Sequence[str], *, sweeps: bool = False) -> list[Override]:
 
 
 def expand_sweep(overrides: Sequence[str], *, config_dir: str | Path | None = None) -> list[list[str]]:
-    """The runs of a multirun: `seed=1,2 time.dt=0.1,0.2` are four lists of overrides."""
-    return [list(job) for job in itertools.product(*_choices(overrides, config_dir))]
+    """The runs of a multirun: `seed=1,2 time.dt=0.1,0.2` are four lists of overrides.
+
+    Raises ConfigurationError for more than `MOST_RUNS`.
+    """
+    choices = _choices(overrides, config_dir)
+    count = math.prod(map(len, choices))
+    if count > MOST_RUNS:
+        said = " x ".join(str(len(texts)) for texts in choices if len(texts) > 1)
+        raise ConfigurationError(f"-m: {said} are {count} runs; expected at most {MOST_RUNS}: write fewer values.")
+    return [list(job) for job in itertools.product(*choices)]
 
 
 def sample_sweep(overrides: Sequence[str], *, config_dir: str | Path | None = None) -> list[str]:
@@ -194,10 +205,23 @@ def _choices(overrides: Sequence[str], config_dir: str | Path | None, intervals:
         return [_texts(override, intervals) for override in parsed]
 
 
+def _refuse_long(override: Override, values: RangeSweep) -> None:
+    """Raises ConfigurationError for a range of more values than a multirun has runs, of which none is made."""
+    start, stop, step = (float(one or 0) for one in (values.start, values.stop, values.step))
+    count = (stop - start) / step if step else math.inf
+    if not count <= MOST_RUNS:  # also of what is no number
+        raise ConfigurationError(
+            f"{str(override.input_line).lstrip('+')}: a range of {count:.4g} values; at most {MOST_RUNS} runs: "
+            "write a longer step, or an ensemble."
+        )
+
+
 def _texts(override: Override, intervals: bool) -> list[str]:
     if not override.is_sweep_override():
         return [str(override.input_line)]
     key, value = override.get_key_element(), override.value()
+    if isinstance(value, RangeSweep):
+        _refuse_long(override, value)
     if not isinstance(value, IntervalSweep):
         texts = [f"{key}={text}" for text in override.sweep_string_iterator()]
         if texts:

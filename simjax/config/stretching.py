@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from simjax.config.axisymmetric import check_axisymmetric
 from simjax.config.sections import find_input
-from simjax.errors import ConfigurationError
+from simjax.errors import ConfigurationError, SimjaxError
 from simjax.models.registry import MODELS
 from simjax.schema.config import FileSource, GridConfig
 from simjax.schema.errors import ConfigErrors, unended
@@ -173,17 +173,24 @@ def read_faces(name: str, folders: Sequence[Path]) -> tuple[float, ...]:
 
     Raises:
         ConfigurationError: no such file, or something else than numbers in it.
+        InputOutputError, ResourceError: it is damaged, or too large.
     """
     import numpy as np
+
+    from simjax.io.initial_files import read_npy_file
+    from simjax.io.memory import require_memory_for_text
 
     path = find_input(name, folders)
     if path is None:
         raise ConfigurationError(f"no such file {name!r} (looked below {', '.join(map(str, folders))}).")
     try:
         if path.suffix == ".npy":
-            values = np.load(path, allow_pickle=False)
+            values = read_npy_file(path)
         else:
+            require_memory_for_text(path)
             values = np.array(path.read_text(encoding="utf-8").replace(",", " ").split(), np.float64)
         return tuple(np.asarray(values, np.float64).ravel().tolist())
+    except SimjaxError:
+        raise
     except (ValueError, OSError) as error:
         raise ConfigurationError(f"{name!r} has no list of numbers ({error}).") from None

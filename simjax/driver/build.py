@@ -232,12 +232,17 @@ def _find_file(config: Config, grid: Grid, field, source: FileSource, offsets, n
     for variable, offset in zip(source.variables, offsets, strict=True):
         found = field_file(
             source.file, variable, grid, offset, periodic=periodic,
-            units=None if field.units == "1" else field.units, time=source.time, member=source.member,
-            order=source.order,
+            units=_told(field.units), length_units=_told(config.schema.length_units), time=source.time,
+            member=source.member, order=source.order,
         )  # fmt: skip
         components.append(found)
         notes += [note for note in found.notes if note not in notes]
     return tuple(components)
+
+
+def _told(units: str) -> str | None:
+    """Units that a file has to have; None where numbers are plain, whatever a file calls them."""
+    return None if units == "1" else units
 
 
 def integrator_of(config: Config) -> Integrator | None:

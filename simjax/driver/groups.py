@@ -103,7 +103,7 @@ def first_programs(config: Config, folder: Path | None) -> tuple[CompiledRun, bo
                 "with ensemble.retry; write a smaller ensemble.size, more devices (mesh.ensemble) or no statistics."
             )
         try:
-            programs = compiled_run(of_group(config, groups_of(config, length)[0]) if grouped else config)
+            programs = compiled_run(of_group(config, next(groups_of(config, length))) if grouped else config)
             programs.require_least_memory(programs.frame_bytes())
             return programs, grouped
         except ResourceError:
@@ -114,14 +114,11 @@ def first_programs(config: Config, folder: Path | None) -> tuple[CompiledRun, bo
             length = smaller
 
 
-def groups_of(config: Config, length: int) -> list[Group]:
+def groups_of(config: Config, length: int) -> Iterator[Group]:
     """Groups of `length` members in their order; the last one is filled up with its last member."""
     size = config.ensemble.size
-    groups = []
-    for first in range(0, size, length):
-        places = tuple(range(first, min(first + length, size)))
-        groups.append(_group(f"g{len(groups):04d}", places, length))
-    return groups
+    for number, first in enumerate(range(0, size, length)):
+        yield _group(f"g{number:04d}", tuple(range(first, min(first + length, size))), length)
 
 
 def _group(name: str, places: Sequence[int], length: int, halvings: int = 0, counted_from: Sequence[int] = ()) -> Group:
@@ -167,7 +164,7 @@ class GroupedRun:
         self.config, self.programs, self.signals, self.progress = config, programs, signals, progress
         self.processes = processes()
         self.started, self.length = launched, programs.config.ensemble.size
-        self.groups = groups_of(config, self.length)
+        self.groups = list(groups_of(config, self.length))
         self.limit: float | None = None
         self.finished: list[Finished] = []
         self.compile_seconds = 0.0

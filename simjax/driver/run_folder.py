@@ -37,7 +37,7 @@ from simjax.driver.triggers import EventFiles, Triggers
 from simjax.io.checkpoint import Checkpoints
 from simjax.io.files import open_in_run
 from simjax.io.formats import output_formats
-from simjax.io.frame_layout import NO_NUMBERS
+from simjax.io.frame_layout import NO_NUMBERS, written_times
 from simjax.io.instrument_files import FOLDER
 from simjax.models.measures import in_order
 from simjax.parallel import whole
@@ -273,7 +273,7 @@ class RunFolder:
         return {name: known.get(name, math.nan) for name in self.programs.family.shown}
 
     def _log_metrics(self, frame: _Frame) -> None:
-        line: dict[str, Any] = {"time": frame.time, "step": frame.step}
+        line: dict[str, Any] = {"time": float(written_times(frame.time)[0]), "step": frame.step}
         for name, values in sorted(self.latest.items()):
             numbers = [float(v) if math.isfinite(v) else None for v in values]
             line[name] = numbers if self.programs.members is not None else numbers[0]

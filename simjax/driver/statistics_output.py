@@ -12,7 +12,7 @@ import numpy as np
 from simjax.driver.compiled_statistics import CompiledStatistics, Statistic
 from simjax.driver.instrument_output import SampleFiles, coordinates_of
 from simjax.driver.provenance import require_frames
-from simjax.io.frame_layout import Variable
+from simjax.io.frame_layout import Variable, written_times
 from simjax.io.instrument_files import cell_coordinates
 from simjax.io.segments import WHOLE
 from simjax.io.time_statistics_files import (
@@ -97,7 +97,7 @@ class StatisticsOutput(SampleFiles):
         if self.statistics.entries[name].source.phase is not None:
             first = 1 if self.statistics.programs.members is None else 2
             values = {key: np.moveaxis(value, first, -1) for key, value in values.items()}
-        values[BOUNDS] = np.asarray([[self._open[name].begun, time]])
+        values[BOUNDS] = written_times([self._open[name].begun, time])[None]
         writer = self.writers[name]
         writer.write_parts([step], [time], [values] if writer.own_parts else [])
 

@@ -16,7 +16,7 @@ from simjax.driver.frame_files import on_host, open_writer
 from simjax.driver.provenance import require_frames
 from simjax.driver.statistics import NEVER
 from simjax.errors import ConfigurationError
-from simjax.io.frame_layout import NO_NUMBERS, MemberNumbers
+from simjax.io.frame_layout import NO_NUMBERS, MemberNumbers, written_times
 from simjax.io.frame_output import FrameWriter
 from simjax.io.grid_output import EVENTS_FOLDER
 from simjax.parallel import whole
@@ -246,7 +246,7 @@ class Triggers:
 
 def stop_times(times: np.ndarray, units: str) -> MemberNumbers:
     """The times at which members met a condition of `stop`, NaN where they did not, for the files."""
-    return {"stop_time": (times, units, "time at which the member met a condition of stop")}
+    return {"stop_time": (written_times(times), units, "time at which the member met a condition of stop")}
 
 
 def said_of_times(times: np.ndarray, named: Callable[[int], str]) -> list[str]:

@@ -55,7 +55,7 @@ def compare(source: ObservationConfig, rollout: DifferentiableRun, operator: Ins
     found = read_measurements(
         source.data, _name_in_file(source), _own_dims(source, grid),
         units=reading_units(source, str(source.variable), rollout), time_units=schema.time_units,
-        length_units=schema.length_units,
+        length_units=schema.length_units, shape=grid.shape if source.kind == "snapshot" else None,
         with_error=source.deviation is None and source.fraction is None,
     )  # fmt: skip
     if found.deviation is None and source.deviation is None and source.fraction is None:
@@ -99,7 +99,8 @@ def _name_in_file(source: ObservationConfig) -> str:
 def _own_dims(source: ObservationConfig, grid: Grid) -> tuple[str, ...]:
     """Names of the axes of a file that has none."""
     if source.kind == "snapshot":
-        return AXES[: grid.ndim][::-1]
+        named = None if source.data is None else source.data.order
+        return AXES[: grid.ndim][::-1] if named is None else named
     return () if source.kind == "diagnostic" else ("number",)
 
 

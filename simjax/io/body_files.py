@@ -15,12 +15,17 @@ import numpy as np
 
 from simjax.errors import ConfigurationError, InputOutputError
 from simjax.grid import CENTER, Grid
-from simjax.io.initial_files import Ranges
+from simjax.io.memory import require_memory, require_memory_for_text
+from simjax.io.png_files import png_size, read_brightness
+from simjax.io.stored_variable import Ranges
 from simjax.schema.config import BodyFile
 
 LEAST_CELLS = 2
 """Cells that a body must span along every axis."""
-MOST_PIXELS = 100_000_000
+BYTES_PER_DISTANCE = 50
+"""Memory for the distance at a pixel, with those that are added around: up to 46 bytes were measured."""
+BYTES_PER_PIECE = (0, 0, 300, 600)
+"""Memory for a segment or triangle that is no longer than half a cell, by axes of the grid; 294 and 447 measured."""
 
 
 class BodyField:
@@ -56,7 +61,8 @@ class BodyField:
     def _solid(self) -> np.ndarray:
         """Pixels `[x, y]` that are solid."""
         path, wanted = self._source.file, self._source.inside
-        solid = _brightness(path) < 0.5 if wanted == "dark" else _brightness(path) >= 0.5
+        self._require_room_for_image()
+        solid = (read_brightness(path) < 0.5) == (wanted == "dark")
         if solid.all() or not solid.any():
             found = "every" if solid.all() else "no"
             raise ConfigurationError(
@@ -65,13 +71,27 @@ class BodyField:
             )
         return solid
 
+    @property
+    def _margins(self) -> list[int]:
+        """Pixels added at each side: half a period, which is as far as the nearest image may lie, and one beside."""
+        sizes = png_size(self._source.file)
+        return [n // 2 + 2 if wraps else 1 for n, wraps in zip(sizes, self._periodic, strict=True)]
+
+    def _require_room_for_image(self) -> None:
+        path = self._source.file
+        sizes = png_size(path)
+        padded = np.prod([n + 2 * width for n, width in zip(sizes, self._margins, strict=True)], dtype=float)
+        require_memory(
+            padded * BYTES_PER_DISTANCE, f"{path.name}, of {sizes[0]} x {sizes[1]} pixels,", "make the image smaller"
+        )
+
     @cached_property
     def _distance_of_pixels(self) -> tuple[np.ndarray, list[int]]:
         """Distances at pixels, and around the image, where it goes on or repeats; the width that is added there."""
         from scipy.ndimage import distance_transform_edt
 
         solid = self._solid
-        around = [n if wraps else 1 for n, wraps in zip(solid.shape, self._periodic, strict=True)]
+        around = self._margins
         for axis, (width, wraps) in enumerate(zip(around, self._periodic, strict=True)):
             widths = [(width, width) if axis == k else (0, 0) for k in range(solid.ndim)]
             solid = np.pad(solid, widths, mode="wrap" if wraps else "edge")
@@ -131,11 +151,38 @@ class BodyField:
         for step in itertools.product(*steps):
             yield np.array(step) * self._grid.lengths
 
+    @cached_property
+    def _small_pieces(self) -> np.ndarray:
+        """Pieces of the surface no longer than half a cell, without those that are nearest to no cell of the grid.
+
+        A point of the surface bounds how far any cell is from it, and so how far from the grid its nearest piece is.
+        """
+        grid, corners = self._grid, np.concatenate([self._corners + shift for shift in self._images()])
+        lower, upper = np.asarray(grid.lower), np.asarray(grid.upper)
+        middle = 0.5 * (lower + upper)
+        closest = _closest(corners, np.broadcast_to(middle, (len(corners), grid.ndim)))
+        reach = np.linalg.norm(closest - middle, axis=-1).min() + 0.5 * np.linalg.norm(upper - lower)
+        name, divided = self._source.file.name, corners
+        while divided is not None:
+            beyond = np.maximum(lower - divided.max(axis=1), divided.min(axis=1) - upper).clip(min=0)
+            away = np.linalg.norm(beyond, axis=-1)
+            if away.min() > 0:
+                raise ConfigurationError(
+                    f"coefficients.solid: the surface of {name} lies nowhere in the grid; change at or scale."
+                )
+            pieces = divided[away <= reach]
+            # The next cut gives twice as many at most.
+            require_memory(
+                2 * len(pieces) * BYTES_PER_PIECE[grid.ndim], f"{name}, in pieces of half a cell,",
+                "change scale or at, or make the grid coarser",
+            )  # fmt: skip
+            divided = _divided(pieces, 0.5 * min(grid.mean_spacing))
+        return pieces
+
     def _of_pieces(self, centers: Sequence[np.ndarray]) -> np.ndarray:
         from scipy.spatial import KDTree
 
-        corners = np.concatenate([self._corners + shift for shift in self._images()])
-        small = _divided(corners, 0.5 * min(self._grid.mean_spacing))
+        small = self._small_pieces
         middles = small.mean(axis=1)
         points = np.stack([x.ravel() for x in np.meshgrid(*centers, indexing="ij")], axis=-1)
         # The nearest middle lies on the nearest piece, or on one of its neighbours where these are as small.
@@ -158,27 +205,9 @@ def body_field(source: BodyFile, grid: Grid, periodic: Sequence[bool]) -> BodyFi
     Raises:
         ConfigurationError: the file has no closed shape, the shape does not fit the grid, or a package is missing.
         InputOutputError: the file cannot be read.
+        ResourceError: the distance would take too much memory.
     """
     return BodyField(source, grid, periodic)
-
-
-def _brightness(path: Path) -> np.ndarray:
-    """Pixels `[x, y]` from black, 0, to white, 1, over white where they are transparent."""
-    from PIL import Image, UnidentifiedImageError
-
-    try:
-        with Image.open(path) as image:
-            if image.width * image.height > MOST_PIXELS:
-                raise ConfigurationError(
-                    f"{path.name} has {image.width} x {image.height} pixels; expected at most {MOST_PIXELS}: make it "
-                    "smaller."
-                )
-            own = image.convert("RGBA")
-            white = Image.new("RGBA", own.size, "white")
-            pixels = np.asarray(Image.alpha_composite(white, own).convert("L"))
-    except (OSError, UnidentifiedImageError, SyntaxError) as error:
-        raise InputOutputError(f"{path.name} cannot be read as an image: {error}; write it anew as PNG.") from None
-    return pixels[::-1].T / 255
 
 
 def _segments(path: Path) -> np.ndarray:
@@ -187,6 +216,7 @@ def _segments(path: Path) -> np.ndarray:
     Lines that are not two numbers are passed over before the first point, as the title of a file of an airfoil.
     """
     try:
+        require_memory_for_text(path)
         lines = [line.replace(",", " ").split() for line in path.read_text(errors="replace").splitlines()]
     except OSError as error:
         raise InputOutputError(f"{path.name} cannot be read: {error.strerror}.") from None
@@ -222,8 +252,10 @@ def _triangles(path: Path) -> np.ndarray:
         raise ConfigurationError(
             f"{path.name}: reading surfaces takes trimesh, which is not installed; pip install 'simjax[surfaces]'."
         ) from None
+    require_memory_for_text(path)
     try:
-        mesh = trimesh.load_mesh(path)
+        with path.open("rb") as file:  # by its kind: of others trimesh opens further files that they name
+            mesh = trimesh.load_mesh(file, file_type="stl")
         triangles, closed = np.asarray(mesh.triangles, float), bool(mesh.is_watertight)
     except Exception as error:  # of many kinds, from whatever the reader tries
         raise InputOutputError(f"{path.name} cannot be read as a surface: {error}; write it anew as STL.") from None
@@ -235,22 +267,21 @@ def _triangles(path: Path) -> np.ndarray:
     return triangles
 
 
-def _divided(pieces: np.ndarray, size: float) -> np.ndarray:
-    """Segments or triangles, cut in two along their longest edge until none is longer than `size`."""
-    while True:
-        ends = np.roll(pieces, -1, axis=1)
-        lengths = np.linalg.norm(ends - pieces, axis=-1)
-        longest = lengths.argmax(axis=1)
-        large = lengths.max(axis=1) > size
-        if not large.any():
-            return pieces
-        rows = np.arange(large.sum())
-        own, first = pieces[large], longest[large]
-        second = (first + 1) % pieces.shape[1]
-        middle = 0.5 * (own[rows, first] + own[rows, second])
-        halves = [own.copy(), own.copy()]
-        halves[0][rows, second], halves[1][rows, first] = middle, middle
-        pieces = np.concatenate([pieces[~large], *halves])
+def _divided(pieces: np.ndarray, size: float) -> np.ndarray | None:
+    """Segments or triangles, those longer than `size` cut in two along their longest edge; None where none is."""
+    ends = np.roll(pieces, -1, axis=1)
+    lengths = np.linalg.norm(ends - pieces, axis=-1)
+    longest = lengths.argmax(axis=1)
+    large = lengths.max(axis=1) > size
+    if not large.any():
+        return None
+    rows = np.arange(large.sum())
+    own, first = pieces[large], longest[large]
+    second = (first + 1) % pieces.shape[1]
+    middle = 0.5 * (own[rows, first] + own[rows, second])
+    halves = [own.copy(), own.copy()]
+    halves[0][rows, second], halves[1][rows, first] = middle, middle
+    return np.concatenate([pieces[~large], *halves])
 
 
 def _closest(pieces: np.ndarray, points: np.ndarray) -> np.ndarray:

@@ -2,11 +2,12 @@
 
 A dataset may be made of others (virtual datasets), lie in raw files (external storage), stand behind a link into
 another file, and have dimension scales of which the same is true. HDF5 follows all of these without a word, to any
-depth.
+depth. It also loads a library of its folder of plug-ins where a dataset names a filter that it does not have itself.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -14,11 +15,16 @@ from typing import Any
 
 import h5py
 
-from simjax.errors import InputOutputError
+from simjax.errors import InputOutputError, SimjaxError
+from simjax.io.memory import require_memory
 
+PARTS_OF_A_CHUNK = 4
+"""Copies of a chunk that are held while it is read: as it lies there, and between its filters."""
 MAXIMUM_LINKS = 20
 MAXIMUM_HOPS = 8
 MAXIMUM_SOURCES = 1_000_000
+FILTERS = {1: "gzip", 2: "shuffle", 3: "fletcher32", 4: "szip", 5: "nbit", 6: "scaleoffset", 32000: "lzf"}
+"""Filters that HDF5 and h5py have themselves, by their numbers."""
 
 _Place = tuple[Path, str]  # a file, and a dataset in it
 
@@ -33,14 +39,15 @@ def require_contained(path: Path, variable: str | None = None) -> None:
 
     Raises:
         InputOutputError: a source of any level lies outside the folder, is missing, damaged or a link into another
-            file, or sources are nested without end; the sentence names the source.
+            file, needs a plug-in of HDF5, or sources are nested without end; the sentence names the source.
+        ResourceError: it has chunks that do not fit into memory.
     """
     path = Path(path)
     try:
         _Sources(path.parent.resolve(), whole=variable is None).gather(path, variable or "")
-    except InputOutputError:
+    except SimjaxError:
         raise
-    except (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, IndexError) as error:
+    except (OSError, RuntimeError, KeyError, ValueError, TypeError, AttributeError, IndexError, SystemError) as error:
         # What h5py was seen to raise on files with flipped bits.
         reason = " ".join(str(error).split())
         raise InputOutputError(f"{path} is damaged ({reason}); bring it back from a copy.") from error
@@ -172,6 +179,12 @@ def _needed(file: h5py.File, path: Path, name: str, root: Path) -> Iterator[_Pla
     dataset = _find(file, path, name)
     if dataset is None:
         raise InputOutputError(f"{path} has no dataset {name!r}, of which another one is made; bring it back.")
+    _refuse_plugins(dataset, path, name)
+    if dataset.chunks is not None:
+        require_memory(
+            PARTS_OF_A_CHUNK * math.prod(dataset.chunks) * dataset.dtype.itemsize,
+            f"a chunk of {name!r} in {path.name}, of shape {dataset.chunks},", "write it with smaller chunks",
+        )  # fmt: skip
     if dataset.external:
         raise _outside(path, str(dataset.external[0][0]))
     for source in dataset.virtual_sources() if dataset.is_virtual else ():
@@ -193,6 +206,19 @@ def _needed(file: h5py.File, path: Path, name: str, root: Path) -> Iterator[_Pla
             raise InputOutputError(f"{path}: an axis of {name!r} has coordinates without a name; write them anew.")
         if scale.name.strip("/") != name:
             yield path, scale.name.strip("/")
+
+
+def _refuse_plugins(dataset: h5py.Dataset, path: Path, name: str) -> None:
+    """Raises where reading a dataset would load a library: its filters are looked up, not used."""
+    written = dataset.id.get_create_plist()
+    for place in range(written.get_nfilters()):
+        number, _, _, about = written.get_filter(place)
+        if number not in FILTERS:
+            told = about.decode("utf-8", "replace")[:60]
+            raise InputOutputError(
+                f"{path}: {name!r} is written with filter {number} ({told or 'without a name'}), for which HDF5 would "
+                f"load a plug-in; expected {', '.join(FILTERS.values())}: write it anew, as by h5repack -f GZIP=4."
+            )
 
 
 def _find(file: h5py.File, path: Path, name: str) -> h5py.Dataset | None:

@@ -32,6 +32,11 @@ PIECE_BYTES = 16 << 20
 PROBE_NAME = ".simjax-probe"
 PACKAGES = {"gs": "gs", "gcs": "gs", "s3": "s3", "s3a": "s3"}
 """The extra of simjax that a store's scheme needs."""
+WRAPPERS = (
+    "async_wrapper", "asyncwrapper", "blockcache", "cached", "data", "dir", "filecache", "generic", "libarchive",
+    "reference", "simplecache", "tar", "zip",
+)  # fmt: skip
+"""Schemes of fsspec that read other stores, archives or references in a file, and so from where that says."""
 TEMPORARY_FOLDER = ".fetching"
 RECORD_NAME = ".copied.json"  # what the store has, in the run's folder, so that a run that goes on sends little again
 
@@ -238,6 +243,8 @@ def _store(url: str) -> tuple[Any, str]:
     import fsspec
 
     scheme = url.split("://", 1)[0]
+    if "::" in scheme or scheme in WRAPPERS:
+        raise ConfigurationError(f"{url}: expected one object store, such as gs://bucket/runs, not one within another.")
     try:
         files, root = fsspec.core.url_to_fs(url, use_listings_cache=False)
     except ImportError as error:
@@ -246,6 +253,11 @@ def _store(url: str) -> tuple[Any, str]:
         raise ConfigurationError(f"{url}: the package for {scheme}:// is not installed; {needed}.") from None
     except ValueError as error:
         raise ConfigurationError(f"{url}: {scheme}:// is no store that fsspec knows ({error}).") from None
+    except Exception as error:  # of any kind: each store has a constructor of its own
+        raise ConfigurationError(
+            f"{url}: {scheme}:// cannot be opened ({_said(error)}); name a place in an object store, such as "
+            "gs://bucket/runs."
+        ) from None
     if "file" in files.protocol:
         raise ConfigurationError(f"{url}: expected an object store, such as gs://bucket/runs; {scheme}:// is a disk.")
     return files, root.rstrip("/")

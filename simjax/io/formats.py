@@ -25,6 +25,8 @@ HOMES = {
 }
 """Format -> the module in `io` that declares it. The file that holds the frames comes before those that show it."""
 
+MOST_MEMBERS = 10_000
+"""Members of an ensemble up to which formats with a part for each of them are written: one takes some milliseconds."""
 _DECLARED: dict[str, OutputFormat] = {}
 Declared = TypeVar("Declared")
 
@@ -36,7 +38,8 @@ class OutputFormat:
     content: of which runs, "fields" or "particles". patterns: the files it leaves, the one to open first. about: what
     is in them. programs: what opens them, the one of `how_to_open` first. how_to_open: the line of shell or Python that
     the report shows, in which `file` and `folder` in braces stand for quoted paths; empty where there is none to show.
-    hdf5: whether they are HDF5, so that checking a run reads them. write: called with the writer of a run
+    hdf5: whether they are HDF5, so that checking a run reads them. by_member: whether an ensemble has a part for each
+    member in them, so that they are not written for more than `MOST_MEMBERS`. write: called with the writer of a run
     (`FrameWriter`) at its end; None for the file that holds the frames themselves.
     """
 
@@ -47,6 +50,7 @@ class OutputFormat:
     programs: tuple[str, ...]
     how_to_open: str = ""
     hdf5: bool = True
+    by_member: bool = False
     write: Callable[[Any], None] | None = None
 
     def files(self, folder: Path) -> list[Path]:
@@ -83,6 +87,7 @@ def output_formats(content: str | None = None) -> list[OutputFormat]:
     return [_DECLARED[name] for name in HOMES if content in (None, _DECLARED[name].content)]
 
 
-def formats_at_end(content: str) -> list[OutputFormat]:
-    """Formats written when a run ends, over the file of its frames."""
-    return [one for one in output_formats(content) if one.write is not None]
+def formats_at_end(content: str, members: int = 1) -> list[OutputFormat]:
+    """Formats written when a run of so many members ends, over the file of its frames."""
+    at_end = [one for one in output_formats(content) if one.write is not None]
+    return [one for one in at_end if members <= MOST_MEMBERS or not one.by_member]

@@ -24,10 +24,20 @@ from simjax.io.segments import Ranges, Segment, chunks_of, write_table
 CONVENTIONS, SGRID = "CF-1.11", "SGRID-0.3"
 PIECE_BYTES = 4 << 20
 CHUNK_BYTES = 16 << 20
+DIGITS = 15
+"""Digits of a written time: as many as a decimal number keeps in float64."""
 # HDF5 holds a chunk that is being filled frame by frame in its cache, of 1 MiB.
 FILLED_BYTES = 1 << 19
 # Who reads a window of one member reads whole chunks, with the other members in them.
 MEMBERS_BYTES = 1 << 15
+
+
+def written_times(times: Any) -> np.ndarray:
+    """Times as files say them: 0.7 where seven frames of 0.1 add up to 0.7000000000000001, so that 0.7 selects it.
+
+    The clock of a run, and what a resume goes on with, stay as they are.
+    """
+    return np.asarray([float(f"{time:.{DIGITS}g}") for time in np.atleast_1d(np.asarray(times, np.float64))])
 
 
 @dataclass(frozen=True)

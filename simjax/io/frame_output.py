@@ -31,6 +31,7 @@ from simjax.io.frame_layout import (
     without_fields,
     write_plain,
     write_virtual,
+    written_times,
 )
 from simjax.io.gathered import Gathered, Values
 from simjax.io.segments import (
@@ -272,7 +273,7 @@ class FrameWriter(abc.ABC):
             raise
 
     def _append(self, step, time, parts: Sequence[Mapping]) -> None:
-        steps, times = np.atleast_1d(np.asarray(step)), np.atleast_1d(np.asarray(time))
+        steps, times = np.atleast_1d(np.asarray(step)), written_times(time)
         arrays: list[dict[str, np.ndarray]] = []
         for layout, given in zip(self._layouts, parts, strict=True):
             arrays.append({})
@@ -281,7 +282,7 @@ class FrameWriter(abc.ABC):
                 values = None if values is None else np.asarray(values)
                 arrays[-1][variable.name] = self.to_file(layout, variable, values, len(steps))
         chunk = self._chunk
-        self._extend(steps.astype(int).tolist(), times.astype(float).tolist(), arrays)
+        self._extend(steps.astype(int).tolist(), times.tolist(), arrays)
         if self._chunk > chunk and self._group.count == 1:
             self._write_masters()
 
@@ -372,7 +373,7 @@ class FrameWriter(abc.ABC):
             self._write_tail()
             self._write_masters(complete)
         if self._steps:
-            for form in formats_at_end(self._stem):
+            for form in formats_at_end(self._stem, self._layout.sizes.get("member", 1)):
                 assert form.write is not None
                 form.write(self)
 

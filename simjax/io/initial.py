@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -16,8 +15,10 @@ import numpy as np
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, Grid
 from simjax.io.body_files import BodyField
-from simjax.io.initial_files import Ranges, Stored, find_stored, require_room
+from simjax.io.conventions import check_units, packing, positions_of
+from simjax.io.initial_files import find_stored
 from simjax.io.regrid import AxisMap, AxisMismatch, axis_map, target_axis
+from simjax.io.stored_variable import Ranges, Stored, require_room
 from simjax.processes import processes
 
 AXIS_NAMES = {
@@ -27,13 +28,8 @@ AXIS_NAMES = {
     "time": ("time", "t"),
     "member": ("member", "ensemble", "realization", "number"),
 }
-LONGEST_UNITS = 100
 MOST_TOLD = 1000
 """Values that are not finite, up to which they are counted."""
-_UNIT_WORDS = {
-    "meter": "m", "meters": "m", "metre": "m", "metres": "m", "second": "s", "seconds": "s", "sec": "s",
-    "kelvin": "K", "kilogram": "kg", "kilograms": "kg", "1": "", "-": "", "none": "", "dimensionless": "",
-}  # fmt: skip
 
 
 class FieldFile:
@@ -73,7 +69,7 @@ class FieldFile:
         larger = (max(sum(b - a for a, b in of_file), last - first)
                   for of_file, (first, last) in zip(needed, of_grid, strict=True))  # fmt: skip
         stored = self._stored
-        require_room(math.prod(larger), stored.itemsize, stored.shape, stored.path, stored.variable)
+        require_room(math.prod(larger), stored.dtype.itemsize, stored.shape, stored.path, stored.variable)
 
     def _gathered(self, needed: Sequence[Ranges]) -> np.ndarray:
         """The values within one or two ranges of each axis, one after another, in the order of the file's axes."""
@@ -81,7 +77,7 @@ class FieldFile:
         for ranges in itertools.product(*needed):
             spatial = iter(ranges)
             index = [next(spatial) if one is None else (one, one + 1) for one in self._chosen]
-            values = unpack(self._stored.read(index), *self._packing)
+            values = self._packing.unpack(self._stored.read(index))
             values = values.reshape([b - a for a, b in ranges])
             self._note_not_finite(values, [first for first, _ in ranges])
             at = [slice(0, b - a) if (a, b) == own[0] else slice(a - b, None)
@@ -122,6 +118,7 @@ def field_file(
     *,
     periodic: Sequence[bool],
     units: str | None = None,
+    length_units: str | None = None,
     time: int | None = None,
     member: int | None = None,
     order: Sequence[str] | None = None,
@@ -129,15 +126,16 @@ def field_file(
     """One component of an initial field, at `offset` of every cell of the grid, of which nothing is read yet.
 
     Axes are known by the names of the file's dimensions; without names they come in `order`, by default
-    (z, y, x). `time` and `member` choose where the file has several. Positions are the file's coordinates;
-    without coordinates its cells divide the grid's box, and an array of the grid's shape is taken as it is.
+    (z, y, x), which is taken where the shape leaves no doubt. `time` and `member` choose where the file has several.
+    Positions are the file's coordinates, in `length_units` if these are given; without coordinates its cells divide the
+    grid's box, and an array of the grid's shape is taken as it is.
     Raises ConfigurationError (a wrong shape, units, dtype or position) or InputOutputError (a file that cannot be
     read), each in one sentence.
     """
     stored = find_stored(Path(path), variable)
     where = _named(stored)
     notes = [check_units(stored, units, where)]
-    dims = _name_dimensions(stored, grid.ndim, time, member, order, where)
+    dims = _name_dimensions(stored, grid.shape, time, member, order, where)
     chosen, dims, told = _select(stored.shape, dims, {"time": time, "member": member}, grid.ndim, where)
     notes += [*told, "" if stored.dims else f"its axes taken as ({', '.join(dims)})"]
     counts = dict(zip(dims, (n for n, one in zip(stored.shape, chosen, strict=True) if one is None), strict=True))
@@ -145,7 +143,7 @@ def field_file(
     for axis, name in enumerate(AXES[: grid.ndim]):
         target = target_axis(grid, axis, offset[axis], bool(periodic[axis]))
         try:
-            own, note = axis_map(counts[name], _positions(stored, name), target)
+            own, note = axis_map(counts[name], _positions(stored, name, length_units), target)
         except AxisMismatch as error:
             raise ConfigurationError(
                 f"{where} does not fit the grid: {error}; write grid.lower and grid.upper to match."
@@ -176,88 +174,19 @@ def _named(stored: Stored) -> str:
     return f"'{stored.variable}' in {stored.path.name}"
 
 
-def check_units(stored: Stored, expected: str | None, where: str) -> str:
-    """Refuse a variable in other units than expected; what is told of one without units, else nothing."""
-    if expected is None:
-        return ""
-    given = stored.attributes.get("units")
-    if given is None:
-        return f"no units in the file, taken as {expected}"
-    given = given.ravel()[0] if isinstance(given, np.ndarray) and given.size == 1 else given
-    text = given.decode("utf-8", "replace") if isinstance(given, bytes) else str(given)
-    if unit_powers(text) != unit_powers(expected):
-        shown = text if len(text) <= 60 else text[:57] + "..."
-        raise ConfigurationError(f"{where} is in '{shown}'; expected '{expected}': convert it before.")
-    return ""
-
-
-def unit_powers(text: str) -> Mapping[str, int] | str:
-    """Powers of the symbols in `m/s`, `m s-1`, `m s**-1`, `m.s^-1`; the text itself if it is unlike that."""
-    if len(text) > LONGEST_UNITS:
-        return text
-    powers: dict[str, int] = {}
-    sign = 1
-    for token in re.findall(r"[A-Za-z]+(?:\s*(?:\*\*|\^)?\s*[-+]?\d+)?|/|\S", text.strip()):
-        if token in "*.·":
-            continue
-        if token == "/":
-            sign = -1
-            continue
-        matched = re.fullmatch(r"([A-Za-z]+)\s*(?:\*\*|\^)?\s*([-+]?\d+)?", token)
-        if matched is None and token not in ("1", "-"):
-            return text.strip()
-        symbol = matched[1] if matched is not None else token
-        symbol = _UNIT_WORDS.get(symbol.lower(), symbol)
-        power = sign * int((matched[2] if matched is not None else None) or 1)
-        sign = 1
-        if symbol:
-            powers[symbol] = powers.get(symbol, 0) + power
-    return {symbol: power for symbol, power in powers.items() if power}
-
-
-def packing(stored: Stored, where: str) -> tuple[np.ndarray, float, float]:
-    """Values that stand for missing ones, scale and shift, by the conventions of CF."""
-    fills = np.concatenate([_numbers(stored, name, where) for name in ("_FillValue", "missing_value")])
-    factors = []
-    for name, default in (("scale_factor", 1.0), ("add_offset", 0.0)):
-        found = _numbers(stored, name, where) if name in stored.attributes else np.array([default])
-        if found.size != 1 or not np.isfinite(found[0]):
-            raise ConfigurationError(f"{where}: its {name} is {_shown(stored, name)}; expected one finite number.")
-        factors.append(float(found[0]))
-    return fills, *factors
-
-
-def unpack(stored: np.ndarray, fills: np.ndarray, scale: float, shift: float) -> np.ndarray:
-    """float64, with CF packing undone and fill values as NaN."""
-    values = stored.astype(np.float64)
-    for fill in fills:
-        values[stored == fill] = np.nan
-    return values * scale + shift if (scale, shift) != (1.0, 0.0) else values
-
-
-def _numbers(stored: Stored, name: str, where: str) -> np.ndarray:
-    """An attribute as a list of real numbers, empty where it is not there."""
-    if name not in stored.attributes:
-        return np.zeros(0)
-    found = np.asarray(stored.attributes[name]).ravel()
-    if found.dtype.kind not in "iuf":
-        raise ConfigurationError(f"{where}: its {name} is {_shown(stored, name)}; expected a number.")
-    return found
-
-
-def _shown(stored: Stored, name: str) -> str:
-    given = stored.attributes[name]
-    text = repr(given.tolist() if isinstance(given, np.ndarray | np.generic) else given)
-    return text if len(text) <= 60 else text[:57] + "..."
-
-
 def _name_dimensions(
-    stored: Stored, ndim: int, time: int | None, member: int | None, order: Sequence[str] | None, where: str
+    stored: Stored,
+    shape: tuple[int, ...],
+    time: int | None,
+    member: int | None,
+    order: Sequence[str] | None,
+    where: str,
 ) -> list[str]:
     """x, y, z, time or member for every dimension of the array; the file's own name for any other."""
     if order is None and stored.dims is not None:
         known = {name: axis for axis, names in AXIS_NAMES.items() for name in names}
         return [known.get(name.lower(), name) for name in stored.dims]
+    ndim = len(shape)
     spatial = list(order) if order is not None else list(AXES[:ndim][::-1])
     leading = [name for name, index in (("member", member), ("time", time)) if index is not None]
     if len(stored.shape) != len(leading) + ndim:
@@ -265,7 +194,32 @@ def _name_dimensions(
             f"{where} has shape {stored.shape}; expected the {len(leading) + ndim} axes "
             f"({', '.join([*leading, *spatial])})."
         )
+    if order is None and ndim > 1:
+        refuse_doubt(stored, shape, stored.shape[len(leading) :], where)
     return leading + spatial
+
+
+def refuse_doubt(stored: Stored, shape: tuple[int, ...], counts: tuple[int, ...], where: str) -> None:
+    """Raises ConfigurationError where an array without names of axes may have them in another order than (z, y, x).
+
+    Its shape tells the order: that of its coordinates, where it has them, or of the grid.
+    """
+    axes = AXES[: len(shape)]
+    lengths = {axis: line.shape[0] for axis, line in stored.coordinates.items() if axis in axes}
+    lengths = lengths or dict(zip(axes, shape, strict=True))
+    fitting = [
+        order for order in itertools.permutations(axes)
+        if all(lengths.get(axis, n) == n for axis, n in zip(order, counts, strict=True))
+    ]  # fmt: skip
+    default = axes[::-1]
+    # Axes of one value may stand anywhere.
+    if default in fitting and len({tuple(a for a, n in zip(o, counts, strict=True) if n > 1) for o in fitting}) == 1:
+        return
+    most = default if default in fitting or not fitting else fitting[0]
+    raise ConfigurationError(
+        f"{where} has shape {counts} and no names of its axes, which may be ({', '.join(most)}) or another order; "
+        f"write order: [{', '.join(most)}] if they are, or the order that they have."
+    )
 
 
 def _select(
@@ -298,10 +252,10 @@ def _select(
     return taken, left, notes
 
 
-def _positions(stored: Stored, axis: str) -> np.ndarray | None:
+def _positions(stored: Stored, axis: str, units: str | None) -> np.ndarray | None:
     """The file's coordinate along a grid axis, if it has one."""
     for name, line in stored.coordinates.items():
         dimension = stored.dims is None or name in stored.dims
-        if dimension and name.lower() in AXIS_NAMES[axis] and line.dtype.kind in "iuf":
-            return line.astype(np.float64)
+        if dimension and name.lower() in AXIS_NAMES[axis]:
+            return positions_of(line, units)
     return None

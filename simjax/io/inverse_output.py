@@ -14,7 +14,7 @@ from simjax.core.model import Output
 from simjax.errors import InputOutputError
 from simjax.grid import AXES
 from simjax.io.files import new_hdf5, replaced
-from simjax.io.frame_layout import Variable, cf_attributes, write_variables
+from simjax.io.frame_layout import Variable, cf_attributes, write_variables, written_times
 from simjax.io.grid_layout import field_variable, space_coordinates
 
 if TYPE_CHECKING:
@@ -306,7 +306,7 @@ def _index(name: str, count: int, long_name: str, **attributes: str) -> Variable
 
 
 def _instrument(instrument: InstrumentResult, result: InversionResult) -> list[Variable]:
-    name, times = instrument.name, np.asarray(instrument.times, "f8")
+    name, times = instrument.name, written_times(instrument.times)
     described = {"standard_name": "time", "long_name": f"time of {name}", "units": result.time_units}
     dims, found = _reading_dims(instrument, result)
     found.append(Variable(f"time_{name}", (f"time_{name}",), times.dtype, described, times))

@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from simjax.errors import ConfigurationError, InputOutputError
-from simjax.io.initial_files import check_size
+from simjax.io.memory import require_memory_for_text
 from simjax.io.particle_contents import FileBox, FileParticles, numbered, one_type, refuse
+from simjax.io.stored_variable import check_size
 
 # Atom style -> the columns between the number of an atom and its place; three of images may follow.
 STYLES = {
@@ -90,6 +91,7 @@ def read_lammps_data(path: Path) -> FileParticles:
 
 
 def _read(path: Path) -> _Text:
+    require_memory_for_text(path)
     sections: dict[str, list[str]] = {"": []}
     styles, name = {}, ""
     with path.open(encoding="utf-8") as file:

@@ -13,9 +13,11 @@ import xarray as xr
 
 from simjax.arguments import taken_over
 from simjax.errors import ConfigurationError, InputOutputError
+from simjax.io.conventions import check_units, positions_of, values_of
 from simjax.io.files import replaced
-from simjax.io.initial import AXIS_NAMES, check_units, packing, unpack
-from simjax.io.initial_files import MissingVariable, Stored, check_size, find_stored
+from simjax.io.initial import AXIS_NAMES, refuse_doubt
+from simjax.io.initial_files import find_stored
+from simjax.io.stored_variable import MissingVariable, Stored
 
 if TYPE_CHECKING:
     from simjax.schema.inverse import MeasuredFile
@@ -49,12 +51,13 @@ class Measurements:
 
 def read_measurements(
     file: MeasuredFile, variable: str, own: Sequence[str], *, units: str, time_units: str, length_units: str,
-    with_error: bool,
+    with_error: bool, shape: tuple[int, ...] | None = None,
 ) -> Measurements:  # fmt: skip
     """The measurements in a file.
 
     variable: its name there, unless the file is given with another. own: the dimensions that an array without names
-    has, after those of time. with_error: whether the standard deviations are looked for there.
+    has, after those of time. shape: of the grid of a snapshot, which tells the order of such an array where the file
+    does not. with_error: whether the standard deviations are looked for there.
 
     Raises ConfigurationError for what cannot be used, InputOutputError for what cannot be read.
     """
@@ -62,6 +65,8 @@ def read_measurements(
     name = f"'{stored.variable}' in {file.path.name}"
     note = check_units(stored, units, name)
     dims = _dims(stored, own, name)
+    if shape is not None and len(shape) > 1 and file.order is None and not any(stored.dims or ()):
+        refuse_doubt(stored, shape, stored.shape[-len(shape) :], name)
     values = _read(stored)
     if file.member is not None and "member" not in dims:
         raise ConfigurationError(f"{name} has no dimension 'member'; leave out member: {file.member}.")
@@ -165,11 +170,9 @@ def _array(values: Any, name: str, dims: Sequence[str], *, trailing: bool = Fals
     return xr.DataArray(array.astype("f8"), dims=dims[len(dims) - array.ndim :], name=name)
 
 
-def _read(stored: Stored) -> np.ndarray:
-    """All values in float64, NaN where the file has none."""
-    name = f"'{stored.variable}' in {stored.path.name}"
-    check_size(stored.shape, stored.itemsize, stored.path, stored.variable)
-    return unpack(stored.read([(0, n) for n in stored.shape]), *packing(stored, name))
+def _read(stored: Stored, *, flags: bool = False) -> np.ndarray:
+    """All values in float64, NaN where the file has none; `flags` is whether these may be classes."""
+    return values_of(stored, f"'{stored.variable}' in {stored.path.name}", flags=flags)
 
 
 def _dims(stored: Stored, own: Sequence[str], name: str) -> tuple[str, ...]:
@@ -236,13 +239,12 @@ def _coordinate(
             along = axis if axis in dims else alike[0] if len(alike) == 1 else None
         if along is None or along and along not in dims:
             continue
-        check_units(found, units, f"'{found.variable}' in {found.path.name}")
         if found.shape and found.shape != (shape[dims.index(along)],):
             raise ConfigurationError(
                 f"'{found.variable}' in {found.path.name} has {found.shape[0]} values for the "
                 f"{shape[dims.index(along)]} of '{stored.variable}' along it; write one for each."
             )
-        return along, _read(found)
+        return along, positions_of(found, units)
     return None
 
 
@@ -259,7 +261,7 @@ def _beside(
     name = f"'{found.variable}' in {file.path.name}"
     if units is not None:
         check_units(found, units, name)
-    values = _read(found)
+    values = _read(found, flags=default == MASK)
     if found.dims is None or not all(found.dims):
         own = dims[len(dims) - values.ndim :]
     else:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from simjax.errors import ResourceError
 
+BYTES_PER_BYTE_OF_TEXT = 16
+"""Memory to read a byte of a text, or of triangles: lines become objects of words and numbers."""
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
@@ -36,3 +38,9 @@ def require_memory(needed: float, what: str, advice: str, *, share: float = 0.5)
             f"{what} would need about {needed / 2**30:.3g} GiB of memory to set up; at most {most / 2**30:.3g} GiB, "
             f"{share:.0%} of this machine's, are used for it: {advice}."
         )
+
+
+def require_memory_for_text(path: Path) -> None:
+    """Raises ResourceError where a text, or a surface of triangles, is too large to be read whole."""
+    size = path.stat().st_size
+    require_memory(size * BYTES_PER_BYTE_OF_TEXT, f"{path.name}, of {size / 2**20:.0f} MiB,", "write a smaller file")

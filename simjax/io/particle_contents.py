@@ -62,11 +62,13 @@ def checked(path: Path, found: FileParticles, ndim: int) -> FileParticles:
 
 def _checked_box(said: str, box: FileBox, ndim: int) -> FileBox:
     """The first axes of a box."""
-    lengths, lower, periodic = (None if u is None else np.asarray(u)[:ndim] for u in vars(box).values())
+    lengths, lower, periodic = (None if u is None else np.atleast_1d(u)[:ndim] for u in vars(box).values())
     for name, values in (("lengths", lengths), ("lower corner", lower), ("boundary", periodic)):
-        if values is not None and not (values.shape == (ndim,) and np.all(np.isfinite(values))):
+        if values is None:
+            continue
+        if values.shape != (ndim,) or values.dtype.kind not in "biuf" or not np.all(np.isfinite(values)):
             raise ConfigurationError(
-                f"{said}: the {name} of its box: {values.tolist()}; expected {ndim} numbers, one per axis."
+                f"{said}: the {name} of its box: {str(values.tolist())[:80]}; expected {ndim} numbers, one per axis."
             )
     assert lengths is not None
     return FileBox(lengths, lower, periodic)

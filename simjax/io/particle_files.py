@@ -11,7 +11,8 @@ import h5py
 import numpy as np
 
 from simjax.errors import ConfigurationError, InputOutputError, SimjaxError
-from simjax.io.initial_files import DAMAGED, check_size, read_npy, reason_of
+from simjax.io.conventions import text_of
+from simjax.io.initial_files import read_npy
 from simjax.io.lammps_data import read_lammps_data
 from simjax.io.particle_contents import (
     GROUPS,
@@ -25,8 +26,10 @@ from simjax.io.particle_contents import (
     refuse,
 )
 from simjax.io.particle_libraries import read_extended_xyz, read_gsd
+from simjax.io.stored_variable import DAMAGED, check_size, reason_of
 
 ROOT = "particles"
+LOWER = "simjax_lower"
 HDF5 = (".h5md", ".h5", ".hdf5")
 
 
@@ -139,8 +142,25 @@ def _box(particles: h5py.Group, path: Path) -> FileBox | None:
     if not isinstance(box, h5py.Group) or "edges" not in box:
         return None
     edges = box["edges"]
-    values = np.asarray(_values(box, "edges", path)[()])
+    stored = _values(box, "edges", path)
+    check_size(stored.shape, stored.dtype.itemsize, path, "edges")
+    values = np.asarray(stored[()])
     values = values[-1] if isinstance(edges, h5py.Group) else values
     ends = box.attrs.get("boundary")
-    periodic = None if ends is None else np.asarray([end in (b"periodic", "periodic") for end in np.atleast_1d(ends)])
-    return FileBox(orthogonal(path, values), box.attrs.get("simjax_lower"), periodic)
+    words = None if ends is None else [text_of(end) for end in np.atleast_1d(ends)]
+    if words is not None and not {*words} <= {"periodic", "none"}:
+        raise ConfigurationError(
+            f"particles.file={path}: the boundary of its box is {str(words)[:80]}; expected periodic or none, by axis."
+        )
+    periodic = None if words is None else np.asarray([word == "periodic" for word in words])
+    return FileBox(orthogonal(path, values), _numbers(box, LOWER, path), periodic)
+
+
+def _numbers(box: h5py.Group, name: str, path: Path) -> np.ndarray | None:
+    """An attribute of real numbers, which is read only where it has them: HDF5 was seen to crash on damaged texts."""
+    if name not in box.attrs:
+        return None
+    dtype = box.attrs.get_id(name).dtype
+    if dtype.kind not in "iuf":
+        raise ConfigurationError(f"particles.file={path}: {name} of its box has dtype {dtype}; expected numbers.")
+    return np.asarray(box.attrs[name])

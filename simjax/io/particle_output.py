@@ -132,7 +132,7 @@ class ParticleWriter(FrameWriter):
 
 @output_format(
     "h5md_members", content="particles", patterns=("particles.m*.h5md",), programs=("MDAnalysis", "xarray"),
-    about="one member of an ensemble, without a copy",
+    about="one member of an ensemble, without a copy", by_member=True,
     how_to_open="import simjax as sj\n\nuniverse = sj.open_universe({folder}, member=0)",
 )  # fmt: skip
 def write_members(writer: ParticleWriter) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 @output_format(
     "vtkhdf_image", content="fields", patterns=("fields.vtkhdf", "fields.m0000.vtkhdf"), programs=("ParaView", "VTK"),
     about="the same fields, without a copy; of an ensemble one block for each member", how_to_open="paraview {file}",
+    by_member=True,
 )  # fmt: skip
 def write_images(writer: GridWriter) -> None:
     """Write `fields.m0000.vtkhdf` beside the file of fields, or `fields.vtkhdf` of an ensemble.

@@ -22,6 +22,7 @@ VERTEX = 1  # of VTK's cell types
 @output_format(
     "vtkhdf_points", content="particles", patterns=("particles.vtkhdf",), programs=("ParaView", "VTK"),
     about="the same points, without a copy; of an ensemble one block for each member", how_to_open="paraview {file}",
+    by_member=True,
 )  # fmt: skip
 def write_points(writer: ParticleWriter) -> None:
     """Write `particles.vtkhdf` beside the trajectory: points over time; of an ensemble a block of them per member."""

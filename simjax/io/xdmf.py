@@ -21,7 +21,7 @@ NUMBERS = {"f": "Float", "i": "Int", "u": "UInt"}
 @output_format(
     "xdmf", content="fields", patterns=("fields.m0000.xdmf", "fields.xdmf"), hdf5=False, programs=("VisIt", "ParaView"),
     about="the same fields, without a copy; of an ensemble one collection for each member",
-    how_to_open="visit -o {file}",
+    how_to_open="visit -o {file}", by_member=True,
 )  # fmt: skip
 def write_xdmf(writer: GridWriter) -> None:
     """Write `fields.m0000.xdmf` beside the fields, or `fields.xdmf` of an ensemble: XDMF 2, grids over time.

@@ -96,7 +96,7 @@ def picture(path: Path, title: str, description: str) -> str:
     content, kind = path.read_bytes(), "png"
     if len(content) > _FIGURE_LIMIT:
         stream = io.BytesIO()
-        with Image.open(path) as opened:
+        with Image.open(path, formats=["PNG"]) as opened:
             opened.convert("RGB").save(stream, "WEBP", quality=85, method=2)
         content, kind = stream.getvalue(), "webp"
     return section(title, image(content, kind, description), "wide")
@@ -118,7 +118,7 @@ def animation(path: Path, title: str, description: str, room: int) -> str:
         source = f'src="data:video/mp4;base64,{base64.b64encode(content).decode()}"'
         video = f'<video class="paper" {source} autoplay loop muted playsinline controls></video>'
         return section(title, video, "media")
-    with Image.open(path) as opened:
+    with Image.open(path, formats=["WEBP"]) as opened:
         if len(content) > most:
             content = encode_webp(_frames_of(opened), getattr(opened, "n_frames", 1), most)
         return section(title, image(content, "webp", description, opened.width), "media")

@@ -15,6 +15,8 @@ from simjax.schema.model_schema import AXES
 from simjax.schema.numbers import number_name
 
 SOLVERS = ("lbfgs", "adam", "sgd", "adamw", "gauss_newton", "ensemble_kalman")
+MOST_DRAWN = 10**6
+"""Members of an ensemble, and starts and samples of a search: each is drawn and kept before anything is computed."""
 WITHOUT_LINE_SEARCH = ("adam", "sgd", "adamw")
 # What one of several experiments may have of its own, besides observations.
 EXPERIMENT_SECTIONS = ("physics", "parameters", "particles", "boundaries", "initial", "coefficients", "forcing", "time")
@@ -140,7 +142,8 @@ class MeasuredFile:
     """The file that an observation's measurements lie in, and the names of variables in it.
 
     variable: of the values; None: that of what is observed. mask: of what counts, 1 where it was measured. deviation:
-    of the standard deviations. member: the number of the one that is read, where the file has several.
+    of the standard deviations. member: the number of the one that is read, where the file has several. order: axes of
+    a snapshot without names.
     """
 
     path: Path
@@ -148,10 +151,14 @@ class MeasuredFile:
     mask: str | None = None
     deviation: str | None = None
     member: int | None = None
+    order: tuple[str, ...] | None = None
 
     def write(self) -> dict[str, Any]:
         """The keys of the observation that it stands for."""
-        given = {"variable": self.variable, "mask": self.mask, "deviation": self.deviation, "member": self.member}
+        given = {
+            "variable": self.variable, "mask": self.mask, "deviation": self.deviation, "member": self.member,
+            "order": write(self.order),
+        }  # fmt: skip
         return {"file": str(self.path), **{key: value for key, value in given.items() if value is not None}}
 
 
@@ -216,8 +223,8 @@ class SolverConfig:
         Real(above=0.0, optional=True), None, about="step of adam, adamw and sgd; null: the solver's own"
     )
     tolerance: float = key(Real(low=0.0), 1e-8, about="relative change at which it stops")
-    members: int = key(Integer(2), 32, about="members of ensemble_kalman")
-    starts: int = key(Integer(1), 1, about="searches from guesses that are scattered")
+    members: int = key(Integer(2, MOST_DRAWN), 32, about="members of ensemble_kalman")
+    starts: int = key(Integer(1, MOST_DRAWN), 1, about="searches from guesses that are scattered")
     spread: float = key(Real(above=0.0), 1.0, about="deviation of the members and of the starts, in latent numbers")
     damping: float = key(Real(low=0.0), 1e-3, about="damping of gauss_newton at its start")
     cg_iterations: int = key(Integer(1), 20, about="most iterations of gauss_newton's linear solves")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from simjax.schema.inverse import value_name
+from simjax.schema.inverse import MOST_DRAWN, value_name
 from simjax.schema.kinds import Choice, Flag, Integer, ListOf, Table, Text, key
 from simjax.schema.statistics import Statistics, StatisticsKind
 
@@ -72,7 +72,7 @@ class EnsembleConfig:
 class EnsembleKeys:
     """The section `ensemble` as it is written, its `vary` not yet read."""
 
-    size: int = key(Integer(1), 1, about="members")
+    size: int = key(Integer(1, MOST_DRAWN), 1, about="members")
     group: int | None = key(
         Integer(1, optional=True), None, about="members in memory, run to the end before the next; null: what fits"
     )
@@ -92,7 +92,7 @@ class EnsembleKeys:
         about="table with a column for each number, a line for each member",
     )
     numbers: tuple[int, ...] | None = key(
-        ListOf(Integer(0, 2**31 - 1), 1, 10**6, optional=True, noun="numbers"),
+        ListOf(Integer(0, 2**31 - 1), 1, MOST_DRAWN, optional=True, noun="numbers"),
         None,
         about="numbers of the members, on which their noise depends; null: 0, 1, 2, ...",
     )

@@ -16,17 +16,20 @@ from field_files import read_field
 from scipy.io import netcdf_file
 
 import simjax.application
+import simjax.io.memory
 import simjax.run
 from simjax.config import load_config, validate
+from simjax.config.stretching import read_faces
 from simjax.driver.build import named_values
 from simjax.driver.first_fault import _field_name
 from simjax.driver.simulation import Simulation
 from simjax.errors import ConfigurationError, InputOutputError, ResourceError, SimjaxError
 from simjax.grid import CENTER, Grid
-from simjax.io.initial_files import BYTES_PER_VALUE
 from simjax.io.particle_files import read_particles
+from simjax.io.stored_variable import BYTES_PER_VALUE
 from simjax.models.particle_model import family_of
 from simjax.models.placement import BYTES_PER_PARTICLE
+from simjax.models.waves.setup import read_signal
 
 # What no user should read: Python's own words for objects, classes and addresses, and sentences cut at their end.
 GARBLED = re.compile(r"object at 0x|<ast|<class|Traceback|\w+Exception\b|\w+Error\b|=\.$|\(None\)|\['|'\] is")
@@ -68,6 +71,12 @@ COMMANDS = {
     "experiment=fluid grid.=1": ["is no key"],
     "experiment=fluid ../conf=config": ["is no key"],
     "experiment=fluid -m seed=glob(*)": ["no values to run with"],
+    # without end
+    "experiment=fluid -m seed=range(0,1e9)": ["a range of 1e+09 values", "at most 10000 runs"],
+    "experiment=fluid -m seed=range(0,inf)": ["a range of inf values"],
+    "experiment=fluid -m seed=shuffle(range(0,10002))": ["a range of 1e+04 values"],
+    "experiment=fluid -m seed=range(0,101) time.courant=range(0.1,0.5,0.004)": ["101 x 100 are 10100 runs"],
+    "experiment=fluid ensemble.size=1000001": ["ensemble.size = 1000001", "<= 1000000"],
     # huge
     "experiment=fluid grid.upper=[1e308,1e308]": ["at most 1e+18", "other units"],
     "experiment=fluid grid.upper=[1e-320,1]": ["cells of at least 1e-18"],
@@ -240,8 +249,22 @@ def test_odd_files_are_refused_in_a_sentence(name, tmp_path):
     write, code, words = FILES[name]
     write(tmp_path / "file")
     with pytest.raises(SimjaxError) as refused:
-        read_field(tmp_path / "file", "c", GRID, (CENTER,) * 2, periodic=(False, False), units="m s-1")
+        read_field(
+            tmp_path / "file", "c", GRID, (CENTER,) * 2, periodic=(False, False), units="m s-1", order=("y", "x")
+        )  # fmt: skip
     assert refused.value.exit_code == code and words in tidy(str(refused.value))
+
+
+def test_faces_and_signals_are_estimated_before_they_are_read(tmp_path, monkeypatch):
+    head = b"{'descr': '<f8', 'fortran_order': False, 'shape': (1099511627776,)}"
+    (tmp_path / "f.npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(head)) + head + bytes(64))
+    with pytest.raises(InputOutputError, match=r"f.npy is damaged or incomplete \('f' claims shape"):
+        read_faces("f.npy", [tmp_path])
+    (tmp_path / "f.txt").write_text("1 " * 10_000)
+    monkeypatch.setattr(simjax.io.memory, "host_memory", lambda: 2**18)
+    for read in (lambda: read_faces("f.txt", [tmp_path]), lambda: read_signal(tmp_path / "f.txt")):
+        with pytest.raises(ResourceError, match="f.txt, of 0 MiB, would need about 0.000298 GiB"):
+            read()
 
 
 def test_several_missing_values_are_all_missing(tmp_path):
@@ -337,10 +360,11 @@ def test_counts_are_estimated_before_a_place_is_made(experiment, override, count
     assert count in str(refused.value) and refused.value.exit_code == 5
 
 
-def test_members_are_estimated_before_their_values_are_drawn():
+def test_members_are_estimated_before_their_values_are_drawn(monkeypatch):
     vary = {"physics.viscosity": {"uniform": [1e-3, 1e-2]}}
-    config = validate(changed(FLOW, {"ensemble": {"size": 2_000_000_000, "vary": vary}}))
-    with pytest.raises(ResourceError, match="ensemble.size=2000000000 would need about 373 GiB"):
+    config = validate(changed(FLOW, {"ensemble": {"size": 10**6, "vary": vary}}))
+    monkeypatch.setattr(simjax.io.memory, "host_memory", lambda: 2**28)
+    with pytest.raises(ResourceError, match="ensemble.size=1000000 would need about 0.186 GiB"):
         named_values(config)
 
 
@@ -357,7 +381,8 @@ def test_the_estimate_of_a_file_holds(tmp_path, shape):
     values = np.random.default_rng(0).normal(size=(240, 320))
     np.savez(tmp_path / "a.npz", c=values)
     grid = Grid(shape[::-1], (0.0, 0.0), (1.0, 1.0))
-    peak = peak_of(lambda: read_field(tmp_path / "a.npz", "c", grid, (CENTER,) * 2, periodic=(True, True)))
+    options = {"periodic": (True, True), "order": ("y", "x")}
+    peak = peak_of(lambda: read_field(tmp_path / "a.npz", "c", grid, (CENTER,) * 2, **options))
     # Besides the values, the archive's buffers.
     assert peak < values.size * (8 + BYTES_PER_VALUE) + 2**17
 

@@ -13,7 +13,7 @@ from scipy.io import netcdf_file
 
 from simjax.errors import ConfigurationError, InputOutputError, ResourceError
 from simjax.grid import CENTER, FACE, Grid
-from simjax.io.initial import unit_powers
+from simjax.io.conventions import unit_powers
 
 GRID = Grid((6, 4), (0.0, 0.0), (3.0, 2.0))
 MIDDLE = (CENTER, CENTER)
@@ -156,7 +156,7 @@ def test_a_periodic_wave_converges_at_second_order(tmp_path, offset, target):
 def test_averaging_keeps_the_integral(tmp_path):
     values = np.random.default_rng(1).normal(size=(35, 48))
     np.savez(tmp_path / "a.npz", c=values)
-    coarse, notes = read(tmp_path / "a.npz", Grid((10, 8), (0, 0), (3, 2)), periodic=(True, False))
+    coarse, notes = read(tmp_path / "a.npz", Grid((10, 8), (0, 0), (3, 2)), periodic=(True, False), order=("y", "x"))
     # a sum of 1680 numbers of order one in float64
     np.testing.assert_allclose(coarse.mean(), values.mean(), rtol=0, atol=1e-14)
     assert "averaged along x (48 to 10)" in notes[0]

@@ -89,14 +89,15 @@ def test_a_region_reads_its_own_share_of_the_file(tmp_path, values_read, options
 
 def test_a_region_that_is_interpolated_reads_what_lies_around_it(tmp_path, values_read):
     path = write(tmp_path / "a", RANDOM.normal(size=(24, 32)))
-    finer = field_file(path, "c", Grid((64, 48), **BOX), (CENTER,) * 2, periodic=(True, True))
+    order = {"order": ("y", "x")}
+    finer = field_file(path, "c", Grid((64, 48), **BOX), (CENTER,) * 2, periodic=(True, True), **order)
     finer.read(((16, 32), (24, 36)))
     assert values_read == [10 * 8]  # 8 x 6 values lie in it, and one more on each side
     values_read.clear()
     finer.read(((0, 16), (24, 36)))  # at the lower end of a periodic axis: one value from the upper end
     assert sorted(values_read) == [1 * 8, 9 * 8]
     values_read.clear()
-    coarser = field_file(path, "c", Grid((16, 12), **BOX), (CENTER,) * 2, periodic=(False, False))
+    coarser = field_file(path, "c", Grid((16, 12), **BOX), (CENTER,) * 2, periodic=(False, False), **order)
     coarser.read(((4, 8), (3, 6)))
     assert 8 * 6 <= sum(values_read) <= 10 * 8  # edges of cells coincide to rounding, so neighbours may count
 

@@ -18,7 +18,7 @@ from simjax.driver.environment import StopSignals
 from simjax.driver.run_folder import RunFolder
 from simjax.driver.single_run import SingleRun
 from simjax.errors import CheckpointError, ConfigurationError, InputOutputError
-from simjax.io.folder_copy import FolderCopy, fetched
+from simjax.io.folder_copy import FolderCopy, fetched, require_writable
 
 FLOW = [
     "grid.shape=[16,16]", "time.end=0.2", "time.output_every=0.02", "precision=float64", "checkpoint.every_frames=2",
@@ -195,6 +195,20 @@ def test_a_store_that_fails_on_the_way_does_not_stop_the_run_but_its_end_is_told
         pass
     with pytest.raises(ZeroDivisionError), FolderCopy(folder, "memory://bucket/run"):
         raise ZeroDivisionError  # an error of the run is not hidden by one of the store
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["async_wrapper://a/b", "dbfs://a/b", "dir://a/b", "generic://a/b", "gist://", "github://a/b", "jupyter://a/b",
+     "reference://a/b", "tar://a/b", "webhdfs://", "zip://a/b", "simplecache::memory://a/b", "zip::memory://a"],
+)  # fmt: skip
+def test_stores_that_cannot_be_opened_are_told_in_a_sentence(url, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for use in (require_writable, lambda url: fetched(url, tmp_path / "a")):
+        with pytest.raises(ConfigurationError, match=r"expected one object store|cannot be opened") as refused:
+            use(url)
+        assert str(refused.value).startswith(f"{url}: ") and "\n" not in str(refused.value)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

@@ -376,4 +376,7 @@ def test_keys_that_do_not_go_together_are_refused(tmp_path):
     assert "target and file: expected one of them" in told(file="a.nc", target="x")
     assert "deviation = 'e': expected a number > 0; the name of a variable goes with a file" in told(deviation="e")
     assert "mask = 'm': expected none without a file of measurements" in told(mask="m")
+    assert "order = ['x']: expected none without a file of measurements" in told(order=["x"])
+    twice = told(file="a.nc", order=["x", "x"])
+    assert "order = ['x', 'x']: expected the axes of the grid, such as ['x']" in twice
     assert "fille: unknown key; did you mean" in told(fille="a.nc")

@@ -10,6 +10,7 @@ from written_frames import MEMBERS, frames, make_writer, write_frames
 from simjax.config.folders import clear_run_folder
 from simjax.core.model import Output
 from simjax.grid import Grid
+from simjax.io import formats
 from simjax.io.formats import output_formats
 
 
@@ -24,6 +25,17 @@ def test_formats_leave_files_that_another_run_clears(tmp_path):
         assert str(form.files(tmp_path)[0]) in form.opening(tmp_path)
     clear_run_folder(tmp_path)
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("most", [MEMBERS, MEMBERS - 1])
+def test_parts_for_each_member_are_written_of_a_bounded_number(tmp_path, monkeypatch, most):
+    monkeypatch.setattr(formats, "MOST_MEMBERS", most)
+    writer = make_writer(tmp_path)
+    write_frames(writer, range(2))
+    writer.close(True)
+    assert {path.name for path in tmp_path.glob("fields.*")} == (
+        {"fields.h5", "fields.vtkhdf", "fields.xdmf"} if most == MEMBERS else {"fields.h5"}
+    )
 
 
 def read_xdmf(path: Path, time: float, member: int = 0):

@@ -373,7 +373,7 @@ def test_vtk_reads_each_member_over_time_without_a_copy(tmp_path, complete):
     assert [*blocks] == [f"member_{member:04d}" for member in range(MEMBERS)]
     for member, (name, image) in enumerate(blocks.items()):
         arrays = cell_arrays(image)
-        assert reader.GetNumberOfSteps() == 5 and reader.GetTimeValue() == 0.1 * 4
+        assert reader.GetNumberOfSteps() == 5 and reader.GetTimeValue() == 0.4
         assert image.GetExtent() == (0, 6, 0, 4, 0, 1)
         assert image.GetBounds()[:4] == (-1.0, 2.0, 0.0, 1.0)
         # VTK's x runs fastest, as in the transposed array.

@@ -38,7 +38,7 @@ def frames(steps, grid=GRID, outputs=OUTPUTS, members=MEMBERS):
     base = 1024.0 * steps.reshape(-1, *(1,) * (len(lead) - 1 + grid.ndim)) + member
     fields = {output.name: jnp.asarray(base + cell + 0.25 * i) for i, output in enumerate(outputs)}
     diagnostics = {"energy": np.broadcast_to(steps.reshape(-1, *(1,) * (len(lead) - 1)), lead) + 0.5}
-    return steps, 0.1 * steps, fields, diagnostics
+    return steps, np.round(0.1 * steps, 1), fields, diagnostics  # times as files say them
 
 
 def write_frames(writer: GridWriter, steps, chunk=2, **shape) -> None:

@@ -13,6 +13,7 @@ from jax import Array
 
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
+from simjax.io.memory import require_memory_for_text
 from simjax.models.declaration import Setup
 from simjax.models.formulas import FormulaValue, Values
 from simjax.models.waves import axisymmetry
@@ -69,6 +70,7 @@ def read_signal(file: str | Path) -> tuple[list[float], list[float]]:
     """Times and values of a signal file; raises ConfigurationError unless they are finite and times increase."""
     times, values = [], []
     try:
+        require_memory_for_text(Path(file))
         with Path(file).open(encoding="utf-8", newline="") as lines:
             rows = [(number, row) for number, row in enumerate(csv.reader(lines), start=1) if row]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
