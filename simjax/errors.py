@@ -1,6 +1,24 @@
 """Errors that carry a sentence for the user and the exit code of the command line."""
 
+import re
 from pathlib import Path
+
+# Before the host: a user, or a user with a password, in which there may be any character but @. A port is digits.
+_USER = re.compile(r"(?P<scheme>[A-Za-z][\w+.-]*)://(?P<user>[^\s/@:]*:(?!\d+(?:[/\s]|$))[^\s@]*|[^\s/@]*)@")
+_QUERY = re.compile(r"([A-Za-z][\w+.-]*://[^\s?'\"<>]*)\?[^\s'\"<>()\[\],;]*[^\s'\"<>()\[\],;:.]")
+# There the name before @ is that of a container.
+_OF_CONTAINERS = ("abfs", "abfss", "wasb", "wasbs")
+HIDDEN = "***"
+
+
+def without_credentials(text: str) -> str:
+    """The text with the user, the password and the query of every URL in it replaced by `***`."""
+
+    def hidden(found: re.Match) -> str:
+        container = found["scheme"].lower() in _OF_CONTAINERS and ":" not in found["user"]
+        return found[0] if container else f"{found['scheme']}://{HIDDEN}@"
+
+    return _QUERY.sub(rf"\1?{HIDDEN}", _USER.sub(hidden, text))
 
 
 class SimjaxError(Exception):
@@ -12,6 +30,9 @@ class SimjaxError(Exception):
     """
 
     exit_code = 1
+
+    def __init__(self, message: str = ""):
+        super().__init__(without_credentials(message))
 
 
 class ConfigurationError(SimjaxError, ValueError):

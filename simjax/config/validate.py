@@ -39,7 +39,7 @@ from simjax.schema.config import (
 )
 from simjax.schema.errors import ConfigErrors, closest
 from simjax.schema.kinds import Choice, ListOf, Nested, read_section, tell_missing
-from simjax.schema.locate import input_folders, is_url, locate_run_folder
+from simjax.schema.locate import credentials_problem, input_folders, is_url, locate_run_folder
 from simjax.schema.model_schema import AXES, ModelSchema
 from simjax.schema.numbers import numbers_of
 from simjax.schema.particles import ParticlesSection, check_box
@@ -111,7 +111,7 @@ def validate(
         _check_mesh(grid.shape, keys["mesh"], problems)
     _check_process(keys["distributed"], problems)
     if keys["output"] is not None:
-        _check_places(keys["output"], problems)
+        _check_places(keys["output"], keys["resume"], problems)
     problems.raise_if_any()
     assert schema is not None
     config = Config(**{**found, "model": schema.name}, overrides=tuple(overrides))
@@ -121,8 +121,11 @@ def validate(
     return with_experiments(config, mapping, lambda own, below: validate(own, folders=folders, below=below))
 
 
-def _check_places(output: OutputConfig, problems: ConfigErrors) -> None:
-    """Folders are on a disk, copies of them in a store."""
+def _check_places(output: OutputConfig, resume: str | None, problems: ConfigErrors) -> None:
+    """Folders are on a disk, copies of them in a store, whose places tell nothing of users."""
+    for path, place in {"output.copy_to": output.copy_to, "resume": resume}.items():
+        if problem := credentials_problem(place):
+            problems.add(path, place, problem)
     folders = {"output.root": output.root, "output.folder": output.folder}
     remote = {path: place for path, place in folders.items() if is_url(place)}
     for path, place in remote.items():

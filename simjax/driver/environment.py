@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 
 from simjax.driver.compile_cache import settings_to_keep_programs
-from simjax.errors import ResourceError
+from simjax.errors import ResourceError, without_credentials
 from simjax.processes import Processes, join, processes
 from simjax.schema.config import Config
 from simjax.schema.devices import AUTO, AutoMesh, DistributedConfig
@@ -208,5 +208,5 @@ def device_name() -> str:
 
 
 def command_line() -> str:
-    """Command by which this process was started."""
-    return " ".join([Path(sys.executable).name, "-m simjax.run", *sys.argv[1:]])
+    """Command by which this process was started, without what a URL in it tells of users, such as that of a sweeper."""
+    return without_credentials(" ".join([Path(sys.executable).name, "-m simjax.run", *sys.argv[1:]]))

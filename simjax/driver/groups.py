@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import json
 import shlex
-import shutil
 import tempfile
 import time as wall
 from collections.abc import Iterator, Sequence
@@ -16,7 +15,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from simjax.config.folders import GROUPS_FOLDER, GROUPS_NAME, clear_run_folder, resume_differences
+from simjax.config.folders import GROUPS_NAME, clear_run_folder, resume_differences
 from simjax.driver.build import check_sides, plan_frames
 from simjax.driver.closing import write_reports
 from simjax.driver.compile_cache import compilations
@@ -269,8 +268,8 @@ class GroupedRun:
                 run.prepare()
                 with self._alone() as first:
                     if first:
-                        shutil.rmtree(folder, ignore_errors=True)
-                        folder.mkdir(parents=True)
+                        folder.mkdir(parents=True, exist_ok=True)
+                        clear_run_folder(folder)
                 result = run.begin(folder)
             statuses = np.atleast_1d(whole(run.clock.status))
         except NumericalError:  # all of its members failed: the others go on

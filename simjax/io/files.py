@@ -225,12 +225,6 @@ def new_hdf5(path: Path) -> Iterator[h5py.File]:
                 raise target.error
 
 
-def remove_temporaries(folder: Path) -> None:
-    """Removes the unfinished files that a killed run left in `folder`."""
-    for path in folder.glob("*" + TEMPORARY_SUFFIX):
-        path.unlink(missing_ok=True)
-
-
 def require_free_space(folder: Path, needed: int, *, resumed: bool = False) -> None:
     """Raises InputOutputError where the disk that `folder` is on, or will be made on, has too few bytes free."""
     there = next(path for path in (folder, *folder.absolute().parents) if path.is_dir())

@@ -18,7 +18,7 @@ import numpy as np
 
 from simjax.errors import InputOutputError
 from simjax.io.containment import require_contained
-from simjax.io.files import fingerprint, remove_temporaries, replaced
+from simjax.io.files import fingerprint, replaced
 from simjax.io.formats import formats_at_end
 from simjax.io.frame_layout import (
     NO_NUMBERS,
@@ -33,6 +33,7 @@ from simjax.io.frame_layout import (
     write_virtual,
 )
 from simjax.io.gathered import Gathered, Values
+from simjax.io.replacing import remove_temporaries
 from simjax.io.segments import (
     ADVICE,
     RUN_ID,

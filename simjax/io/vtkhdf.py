@@ -11,6 +11,7 @@ import numpy as np
 
 from simjax.io.files import new_hdf5, replaced
 from simjax.io.formats import output_format
+from simjax.io.replacing import LAYOUT_ATTRIBUTE, VIEW_LAYOUT
 from simjax.io.statistic_variables import statistic_output
 from simjax.schema.statistics import QUANTILES
 
@@ -47,6 +48,7 @@ def write_images(writer: GridWriter) -> None:
     parts = [*(of_members if writer.outputs else ()), *_statistics(writer)]
     path = writer.folder / ("fields.m0000.vtkhdf" if numbers is None else "fields.vtkhdf")
     with replaced(path) as temporary, new_hdf5(temporary) as file:
+        file.attrs[LAYOUT_ATTRIBUTE] = VIEW_LAYOUT
         root = file.create_group("VTKHDF", track_order=True)
         if numbers is None:
             _write_part(root, Part("", (), writer.outputs), writer, times, kinds)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from simjax.errors import ConfigurationError
+from simjax.errors import HIDDEN, ConfigurationError, without_credentials
 
 PACKAGE_LINE = "# @package _global_"
 CONFIG_NAME = "config"  # the file of `conf` to begin with
@@ -43,6 +43,19 @@ def config_folders(config_dir: str | Path | None = None) -> tuple[Path, ...]:
 def is_url(place: str | None) -> bool:
     """Tell whether a place is in an object store, such as gs://bucket/runs, rather than a folder."""
     return "://" in (place or "")
+
+
+def credentials_problem(place: str | None) -> str | None:
+    """A sentence about a place in a store that has a user, a password or a query in it; None where it has none."""
+    hidden = without_credentials(place or "")
+    if not is_url(place) or HIDDEN not in hidden:
+        return None
+    plain = hidden.removesuffix(f"?{HIDDEN}").replace(f"{HIDDEN}@", "")
+    return (
+        f"a place without user, password or query, which all files of a run would show: write {plain}, and give "
+        "credentials by the store's environment variables (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
+        "GOOGLE_APPLICATION_CREDENTIALS, FSSPEC_SFTP_USERNAME, ...) or ~/.config/fsspec/conf.json"
+    )
 
 
 def input_folders(config_dirs: Sequence[Path]) -> tuple[Path, ...]:
