@@ -21,7 +21,7 @@ from simjax.schema.locate import config_folders, credentials_problem, list_exper
 _OVERRIDE = re.compile(r"(?P<sign>\+\+|\+|~)?(?P<key>[^=]+?)(?P<value>=.*)?", re.DOTALL)
 LONGEST_KEY = 200
 _DEFAULT_GROUPS = ("output",)
-_PATHS = ("resume", "output.root", "output.folder", "output.copy_to", "hydra.sweep.dir")
+_PATHS = ("resume", "output.root", "output.folder", "output.copy_to", "limits.until", "hydra.sweep.dir")
 NO_EXPERIMENT = "none"
 # Settings of Hydra that simjax has itself, and what to write instead.
 _OWN_SETTINGS = {

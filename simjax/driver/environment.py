@@ -15,12 +15,13 @@ from pathlib import Path
 from types import FrameType
 
 from simjax.driver.compile_cache import settings_to_keep_programs
+from simjax.driver.terminal import leave_closed_terminals
 from simjax.errors import ResourceError, without_credentials
 from simjax.processes import Processes, join, processes
 from simjax.schema.config import Config
 from simjax.schema.devices import AUTO, AutoMesh, DistributedConfig
 
-SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGUSR1") if hasattr(signal, name))
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGUSR1", "SIGHUP") if hasattr(signal, name))
 # Virtual CPU devices share few threads: collectives that do not depend on each other must run in one order, or the
 # devices wait for each other for ever (seen in gradients through implicit solves, jax 0.10). No effect once jax runs.
 ONE_ORDER = "--xla_cpu_enable_concurrency_optimized_scheduler=false"
@@ -127,7 +128,9 @@ def available_memory() -> int | None:
 
 
 class StopSignals:
-    """A context in which the first SIGTERM, SIGINT or SIGUSR1 asks for a stop and a second one acts at once.
+    """A context in which the first SIGTERM, SIGINT, SIGUSR1 or SIGHUP asks for a stop and a second one acts at once.
+
+    A SIGHUP that is ignored from the start, as below `nohup`, stays ignored.
 
     lethal: a second one ends the process, as on a command line; otherwise it does what it did before the context.
     """
@@ -139,6 +142,8 @@ class StopSignals:
 
     def __enter__(self) -> StopSignals:
         for number in SIGNALS:
+            if number == getattr(signal, "SIGHUP", None) and signal.getsignal(number) is signal.SIG_IGN:
+                continue
             try:
                 self._previous[number] = signal.signal(number, self._note)
             except ValueError:  # not the main thread: the program around us keeps its own signals
@@ -147,6 +152,8 @@ class StopSignals:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.received = signal.Signals(number).name
+        if self.received == "SIGHUP":
+            leave_closed_terminals()
         previous = signal.SIG_DFL if self.lethal else self._previous[number]
         signal.signal(number, previous)  # pyright: ignore[reportArgumentType]
 
@@ -156,16 +163,23 @@ class StopSignals:
 
 
 def process_start() -> float:
-    """The launch of this process by `time.monotonic`; the present where the system does not tell."""
+    """The start of the interpreter by `time.monotonic`.
+
+    What the system tells is the start of the process, in which a shell may have waited or installed something before it
+    became Python. The interpreter has computed until simjax was imported, which a shell that waits has not.
+    """
     import time
 
-    now = time.monotonic()
+    import simjax
+
+    began = simjax._IMPORTED_AT - simjax._COMPUTED_BEFORE
     try:
         fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
         ticks = int(fields[19])  # the 22nd of proc(5), of which two come before the bracket
-        return now - (time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))
+        made = time.monotonic() - (time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))
+        return max(made, began)
     except (OSError, ValueError, IndexError, AttributeError):
-        return now
+        return began
 
 
 def versions() -> dict[str, str]:

@@ -30,6 +30,7 @@ from simjax.driver.result import Result
 from simjax.driver.scene import scene_of
 from simjax.driver.single_run import SingleRun
 from simjax.driver.statistics import NEVER
+from simjax.driver.time_limits import is_signal, no_step
 from simjax.driver.triggers import said_of_times, stop_times
 from simjax.errors import CheckpointError, ConfigurationError, NumericalError, ResourceError, Stopped
 from simjax.io.checkpoint import list_checkpoints
@@ -168,6 +169,7 @@ class GroupedRun:
         self.started, self.length = launched, programs.config.ensemble.size
         self.groups = groups_of(config, self.length)
         self.limit: float | None = None
+        self.stepped = False  # whether a group has taken a step in this part
         self.finished: list[Finished] = []
         self.compile_seconds = 0.0
         self.log: TextIO | None = None  # of process 0
@@ -277,7 +279,10 @@ class GroupedRun:
         self.programs = run.programs
         self.limit = self.limit if group.halvings else run.pace.limit
         self.compile_seconds += run.pace.compile_seconds
+        self.stepped = self.stepped or run.stepped
         if result is not None and result.exit_code == Stopped.exit_code:
+            if run.stopped_by and not self.stepped and not is_signal(run.stopped_by):
+                raise no_step(run.stopped_by, wall.monotonic() - self.started)
             return result.message
         frames = np.atleast_1d(whole(run.clock.frame))[: group.own]
         own = tuple(statuses[: group.own].tolist())
@@ -296,7 +301,7 @@ class GroupedRun:
         programs = self.programs.of_members(config)
         programs.counted_from = np.asarray(group.counted_from, np.int32)
         run = SingleRun(config, programs, self.signals, self.progress, self.started)
-        run.pace.limit = None if group.halvings else limit
+        run.pace.limit, run.of_group = None if group.halvings else limit, True
         run.pace.compiled_since = wall.monotonic()
         return run
 

@@ -132,9 +132,9 @@ def remove_temporaries(folder: Path) -> None:
 def is_name_of_run(name: str) -> bool:
     """Tell whether a path relative to a run's folder has the name of a file that a run writes."""
     parts = PurePosixPath(name).parts
-    if parts[0] == GROUPS_FOLDER and len(parts) > 2:
+    if parts[:1] == (GROUPS_FOLDER,) and len(parts) > 2:
         return is_name_of_run("/".join(parts[2:]))
-    if parts[0] == CHECKPOINTS_FOLDER:
+    if parts[:1] == (CHECKPOINTS_FOLDER,):
         return len(parts) > 2 and parts[1].isdecimal()
     patterns = (*_patterns(), *_HYDRA)
     return any(len(parts) == pattern.count("/") + 1 and PurePosixPath(name).match(pattern) for pattern in patterns)
