@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from simjax.command import CommandParser, exit_code_of
 from simjax.config import config_folders, list_experiments
 from simjax.errors import ConfigurationError, without_credentials
-from simjax.schema.locate import CONFIG_NAME, is_url
+from simjax.schema.locate import CONFIG_NAME, is_url, usable_path
 
 if TYPE_CHECKING:
     from simjax.config import Composition
@@ -132,7 +132,7 @@ def _configuration_of(run: str) -> Iterator[Path]:
             write_text(file, text_in_copy(run, ".hydra/config.yaml"))
             yield file
         return
-    file = Path(run).expanduser() / ".hydra" / "config.yaml"
+    file = usable_path(run, "resume").expanduser() / ".hydra" / "config.yaml"
     if not file.is_file():
         raise ConfigurationError(f"resume={run}: expected the folder of a run, with {file} inside.")
     yield file

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from simjax.errors import CheckpointError, ConfigurationError, InputOutputError
-from simjax.io.files import write_texts
+from simjax.io.files import what_to_do, write_texts
 from simjax.io.replacing import (
     GROUPS_NAME,
     PROVENANCE_NAME,
@@ -20,7 +20,7 @@ from simjax.io.replacing import (
     written_by_run,
 )
 from simjax.schema.config import Config
-from simjax.schema.locate import is_url, locate_run_folder
+from simjax.schema.locate import is_url, locate_run_folder, usable_path
 from simjax.schema.renames import with_new_names
 
 RUN_ID_PATTERN = r"\d{8}-\d{6}-[0-9a-f]{6}"
@@ -133,7 +133,8 @@ def _make(folder: Path, *, exist_ok: bool) -> None:
         if isinstance(error, FileExistsError) and folder.is_dir():
             raise
         raise InputOutputError(
-            f"the run's folder {folder} cannot be made ({error.strerror}); choose another output.root."
+            f"the run's folder {folder} cannot be made ({error.strerror}); "
+            f"{what_to_do(error, 'choose another output.root')}."
         ) from None
 
 
@@ -174,7 +175,7 @@ def find_resumable(config: Config) -> Path | None:
     if is_url(config.resume):
         return _from_store(config.resume, parent)
     if config.resume != "auto":
-        folder = Path(config.resume).expanduser()
+        folder = usable_path(config.resume, "resume").expanduser()
         if not folder.is_dir():
             raise ConfigurationError(f"resume={config.resume}: expected the folder of a run, or auto.")
         require_checkpoints(folder.resolve())
@@ -299,7 +300,7 @@ def write_hydra_folder(folder: Path, config: Config, others: Mapping[Path, str] 
     try:
         inside.mkdir(exist_ok=True)
     except OSError as error:
-        raise InputOutputError(f"{inside} cannot be written ({error.strerror}).") from None
+        raise InputOutputError(f"{inside} cannot be written ({error.strerror}); {what_to_do(error)}.") from None
     write_texts({**(others or {}), **hydra_files(folder, config)})
 
 

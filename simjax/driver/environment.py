@@ -56,7 +56,7 @@ def set_up_jax(config: Config) -> Config:
         # Where jax has started already, in a program that uses simjax as a library, its devices stand.
         with contextlib.suppress(RuntimeError):
             jax.config.update("jax_num_cpu_devices", -(-needed // group.count))
-    present = jax.device_count()
+    present = _device_count()
     if needed > present:
         kind = jax.devices()[0].device_kind
         more = f", or set JAX_NUM_CPU_DEVICES={needed} before Python starts" if kind == "cpu" else ""
@@ -70,6 +70,21 @@ def set_up_jax(config: Config) -> Config:
             f"{group.count} processes, so that each has a part; write sizes whose product is {present}, or mesh=auto."
         )
     return dataclasses.replace(config, distributed=None)
+
+
+def _device_count() -> int:
+    """The number of devices; ResourceError where jax finds none of the kind that it is told to use."""
+    import jax
+
+    try:
+        return jax.device_count()
+    except (RuntimeError, AssertionError) as error:  # an assertion: a package for a card is there, and no card
+        told = os.environ.get("JAX_PLATFORMS", "")
+        first = (str(error).strip().splitlines() or ["its driver finds no card"])[0].rstrip(".")
+        raise ResourceError(
+            f"JAX_PLATFORMS={told}: expected a device of that kind on this machine, and jax finds none ({first}); "
+            "write JAX_PLATFORMS=cpu, or unset it, so that jax takes what is there."
+        ) from None
 
 
 def join_processes(config: Config) -> Processes:

@@ -37,6 +37,7 @@ from simjax.io.checkpoint import list_checkpoints
 from simjax.io.files import open_in_run, write_text
 from simjax.io.group_output import GroupFile, write_over_groups, write_samples_over_groups
 from simjax.io.instrument_files import FOLDER
+from simjax.io.replacing import GROUPS_FOLDER
 from simjax.parallel import whole
 from simjax.processes import processes
 from simjax.report.scene import NOWHERE

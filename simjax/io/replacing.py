@@ -20,6 +20,7 @@ import h5py
 from simjax.errors import ConfigurationError
 from simjax.io.checkpoint import MANIFEST_NAME, list_checkpoints
 from simjax.io.files import TEMPORARY_SUFFIX
+from simjax.schema.locate import usable_path
 
 PROVENANCE_NAME = "provenance.json"
 GROUPS_NAME, GROUPS_FOLDER = "groups.json", "groups"
@@ -73,8 +74,9 @@ def require_replaceable(path: Path, kind: Kind, door: str, inputs: Iterable[Path
         inputs: files that are read on the way, and folders of which any file may be.
 
     Raises:
-        ConfigurationError: the sentence names the file that would be lost.
+        ConfigurationError: no system can have the path, or a file would be lost, which the sentence names.
     """
+    path = usable_path(path, door.partition("=")[0].partition(" ")[0])
     replaced = kind.files(path)
     if not replaced:
         return

@@ -15,6 +15,7 @@ from simjax.grid import AXES
 from simjax.io.replacing import written_by_run
 from simjax.io.saved_runs import Folders, SavedRun, Variable, saved_runs
 from simjax.io.staggering import FACE, between_faces
+from simjax.schema.locate import usable_path
 
 PIECE_BYTES = 64 << 20
 # Variables that files have beside fields on grids which are not uniform and Cartesian.
@@ -115,7 +116,7 @@ def gathered(folders: Folders, fields: Sequence[str] | None) -> Trajectories:
 def files_of(folders: Folders) -> list[Path]:
     """Files of runs, which are not to be replaced by what is made of them."""
     given = [folders] if isinstance(folders, (str, Path)) else folders
-    return [path for folder in given for path in written_by_run(Path(folder))]
+    return [path for folder in given for path in written_by_run(usable_path(folder, "runs"))]
 
 
 def _named(run: SavedRun, row: int) -> str:

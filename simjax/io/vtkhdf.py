@@ -149,7 +149,7 @@ def _write_array(root: h5py.Group, name: str, components: list[Output], source: 
         layout[(*thin, output.component) if vector else thin] = source.of(output.name)
     cell_arrays, offsets = root["CellData"], root["Steps/CellDataOffsets"]
     assert isinstance(cell_arrays, h5py.Group) and isinstance(offsets, h5py.Group)
-    # Components that a plane has not are zero; a missing file would read so too, which check_run tells.
+    # Components that a plane has not are zero; a missing file would read so too, which check_files tells.
     dataset = cell_arrays.create_virtual_dataset(name, layout, fillvalue=0)
     dataset.attrs["grid_location"] = "center" if _centred(components) else "lower faces"
     offsets[name] = np.arange(source.frames, dtype="i8")

@@ -82,7 +82,7 @@ class TimeConfig:
         Real(above=0.0, optional=True), None, units="s", about="length of every step; null: by courant"
     )
     courant: float | None = key(
-        Real(above=0.0, high=10.0, optional=True),
+        Real(low=1e-6, high=10.0, optional=True),
         None,
         about="step over the model's largest one; the rates of all axes add up, so that in a gas 0.3 in a cube is 0.1 "
         "per axis",

@@ -158,6 +158,18 @@ MISTAKES = {
     "negative step": (FLOW, {"time.dt": -0.1}, ["time.dt = -0.1"]),
     "010": (FLOW, {"time.dt": "010"}, ["write 10 without leading zeros"]),
     "12:30": (FLOW, {"limits.wall_clock": "12:30"}, ["limits.wall_clock", "clock notation"]),
+    "checkpoints without number": (FLOW, {"checkpoint.keep_every": 1e-320}, ["keep_every", "at most 10000000 check"]),
+    "steps of nothing": (FLOW, {"time.courant": 1e-320}, ["time.courant = 1e-320", ">= 1e-06"]),
+    "samples without number": (
+        FLOW,
+        {"outputs": [{"probe": {"points": [[0.5, 0.5]]}, "of": ["pressure"], "every": 1e-320}]},
+        ["every = 1e-320", "at most 2147483647 samples"],
+    ),
+    "statistics without number": (
+        FLOW,
+        {"statistics": [{"of": ["pressure"], "kinds": ["mean"], "every": 1e-320}]},
+        ["every = 1e-320", "at most 2147483647 samples"],
+    ),
     "moment without a zone": (FLOW, {"limits.until": "2026-11-28T06:00"}, ["limits.until = '2026", "with its zone"]),
     "no moment": (FLOW, {"limits.until": "tomorrow"}, ["limits.until = 'tomorrow'", "$SLURM_JOB_END_TIME"]),
     "moment of a truth value": (FLOW, {"limits.until": True}, ["limits.until = True"]),

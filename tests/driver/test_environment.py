@@ -8,6 +8,7 @@ import sys
 import time
 
 import pytest
+from paths import ROOT
 
 from simjax.driver.environment import SILENT_TPU, StopSignals, silence_absent_tpus
 
@@ -43,6 +44,21 @@ def test_settings_of_a_user_stand(variables, tmp_path, name):
     variables.setenv(name, "mine")
     silence_absent_tpus(devices(tmp_path, "0x8086"))
     assert os.environ[name] == "mine" and len(set(SILENT_TPU) & set(os.environ)) <= 1
+
+
+# ---------------------------------------------------------------------- devices that are not there
+
+
+@pytest.mark.parametrize("platform", ["cuda", "banana"])
+@pytest.mark.parametrize("command", ["simjax.run", pytest.param("simjax.export", marks=pytest.mark.slow)])
+def test_a_device_that_is_not_there_is_one_sentence(platform, command, tmp_path):
+    told = subprocess.run(
+        [sys.executable, "-m", command, "experiment=dye", "grid.shape=[8,8]"], cwd=tmp_path, text=True,
+        capture_output=True, env={**os.environ, "JAX_PLATFORMS": platform, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert told.returncode == 5 and not any(tmp_path.iterdir())
+    assert told.stderr.splitlines()[-1].startswith(f"simjax: JAX_PLATFORMS={platform}: expected a device of that kind")
+    assert "write JAX_PLATFORMS=cpu" in told.stderr and "Traceback" not in told.stderr
 
 
 # ---------------------------------------------------------------------- the start
