@@ -9,7 +9,7 @@ import jax
 def used_names(program: Callable, values: Mapping[str, Any], *others: Any) -> set[str]:
     """Names of `values`, the first argument of a jitted function, that a result of it can depend on.
 
-    Calls are looked into; what goes into a loop or a branch counts as used there.
+    Calls, loops and branches are looked into; what goes into anything else counts as used there.
     """
     jaxpr: Any = program.trace(values, *others).jaxpr.jaxpr  # pyright: ignore[reportFunctionMemberAccess]
     needed = _needed(jaxpr, [True] * len(jaxpr.outvars))
@@ -25,16 +25,55 @@ def _needed(jaxpr: Any, outputs: list[bool]) -> list[bool]:
         wanted = [id(v) in live for v in equation.outvars]
         if not any(wanted) and not equation.effects:
             continue
-        inside = _called(equation)
-        inputs = [True] * len(equation.invars) if inside is None else _needed(inside, wanted)
+        inputs = _inputs_needed(equation, wanted)
         live |= {id(v) for v, use in zip(equation.invars, inputs, strict=True) if use}
     return [id(v) in live for v in jaxpr.invars]
 
 
+def _inputs_needed(equation: Any, wanted: list[bool]) -> list[bool]:
+    """For each input of an equation, whether one of its wanted outputs depends on it."""
+    name, params = equation.primitive.name, equation.params
+    if name == "scan":
+        consts, carried = params["num_consts"], params["num_carry"]
+
+        def of_scan(carry: list[bool]) -> tuple[list[bool], list[bool]]:
+            inputs = _needed(params["jaxpr"].jaxpr, carry + wanted[carried:])
+            return inputs, inputs[consts : consts + carried]
+
+        inputs, carry = _until_steady(of_scan, wanted[:carried])
+        return inputs[:consts] + carry + inputs[consts + carried :]
+    if name == "while":
+        ahead, body = params["cond_nconsts"], params["body_nconsts"]
+        asked = _needed(params["cond_jaxpr"].jaxpr, [True])
+
+        def of_body(carry: list[bool]) -> tuple[list[bool], list[bool]]:
+            inputs = _needed(params["body_jaxpr"].jaxpr, carry)
+            return inputs, inputs[body:]
+
+        first = [one or other for one, other in zip(wanted, asked[ahead:], strict=True)]
+        inputs, carry = _until_steady(of_body, first)
+        return asked[:ahead] + inputs[:body] + carry
+    if name == "cond":
+        each = [_needed(branch.jaxpr, wanted) for branch in params["branches"]]
+        return [True, *(any(uses) for uses in zip(*each, strict=True))]
+    inside = _called(equation)
+    return [True] * len(equation.invars) if inside is None else _needed(inside, wanted)
+
+
+def _until_steady(
+    once: Callable[[list[bool]], tuple[list[bool], list[bool]]], carry: list[bool]
+) -> tuple[list[bool], list[bool]]:
+    """Inputs of the body of a loop, and what it carries, as needed after any number of turns."""
+    while True:
+        inputs, before = once(carry)
+        more = [one or other for one, other in zip(carry, before, strict=True)]
+        if more == carry:
+            return inputs, carry
+        carry = more
+
+
 def _called(equation: Any) -> Any:
     """The program that an equation calls once, with the equation's inputs and outputs; None for any other equation."""
-    if equation.primitive.name in ("scan", "while", "cond"):
-        return None
     for name in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
         found = equation.params.get(name)
         inside = getattr(found, "jaxpr", found)

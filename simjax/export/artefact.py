@@ -14,7 +14,7 @@ import numpy as np
 
 from simjax.driver.environment import set_up_jax, versions
 from simjax.errors import ConfigurationError, ResourceError
-from simjax.export.functions import FUNCTIONS, Exportable, require_function, sharding_of, with_leading_axis
+from simjax.export.functions import Exportable, exportable, require_function, sharding_of, with_leading_axis
 from simjax.export.tesseract import tesseract_files
 from simjax.io.files import write_files
 from simjax.io.replacing import EXPORT, EXPORTED, require_replaceable
@@ -58,7 +58,7 @@ def export_run(
         raise ConfigurationError(
             f"batch={batch}: expected a run on one device, got a mesh of {config.mesh.devices}; leave out one of both."
         )
-    made = FUNCTIONS[what](config)
+    made = exportable(what, config)
     program = _exported(made, platforms, batch)
     try:
         content = bytes(program.serialize(vjp_order=vjp_order))
