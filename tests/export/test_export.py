@@ -89,8 +89,8 @@ SHAPE = jax.ShapeDtypeStruct((), np.float64)
         # What reaches the result after two turns is.
         (lambda g: jax.lax.scan(
             lambda c, _: ((c[0] + c[1], c[2], c[2]), None), (g["a"], g["b"], g["c"]), length=3)[0][0], "abc"),
-        (lambda g: jax.lax.while_loop(lambda c: c[1] < g["b"], lambda c: (c[0] + 1, c[1] + 1, c[2]),
-                                      (g["a"], g["c"], g["d"]))[0], "abc"),
+        (lambda g: jax.lax.while_loop(lambda c: c[1] < g["b"], lambda c: (c[0] + 1, c[1] + 1), (g["a"], g["c"]))[0],
+         "abc"),
         (lambda g: jax.lax.cond(g["a"] > 0, lambda u, v: u, lambda u, v: u + 1, g["b"], g["c"]), "ab"),
         (lambda g: jax.lax.cond(g["a"] > 0, lambda u, v: u, lambda u, v: v, g["b"], g["c"]), "abc"),
         (jax.jit(lambda g: g["a"] * g["b"] + 0 * np.ones(2)[0]), "ab"),
