@@ -69,9 +69,12 @@ def _inputs_within(folder: Path, config: Config) -> list[Path]:
     """Files and folders inside a folder, itself included, that a configuration reads."""
     found = []
     sections = {name: value for name, value in config.write().items() if name not in ("output", "resume")}
-    for _, text in _flatten("", sections, into_lists=True):
-        with contextlib.suppress(OSError, ValueError):  # a formula, too long for a path
-            if isinstance(text, str) and (path := Path(text).resolve()).exists() and path.is_relative_to(folder):
+    for key, text in _flatten("", sections, into_lists=True):
+        if not isinstance(text, str) or not (text.startswith("/") or key.endswith("file")):
+            continue
+        with contextlib.suppress(OSError, ValueError):  # too long for a path
+            path = Path(text).resolve()
+            if path.exists() and path.is_relative_to(folder):
                 found.append(path)
     return found
 
