@@ -137,7 +137,8 @@ def test_a_run_does_not_replace_what_it_reads(source, tmp_path, earlier, monkeyp
 def test_a_run_is_replaced_from_within_its_folder(tmp_path, earlier, monkeypatch):
     """Words of its configuration that are names of files there are none of its inputs."""
     monkeypatch.chdir(earlier)
-    assert new_run_folder(overwriting(tmp_path, title="data", experiment_name="fields.h5")) == earlier
+    words = {"title": "data", "experiment_name": "fields.h5", "output.folder": str(earlier)}
+    assert new_run_folder(overwriting(tmp_path, **words)) == earlier
 
 
 # ---------------------------------------------------------------------- trainings
