@@ -247,6 +247,16 @@ def test_names_passwords_and_queries_are_not_shown(text, shown):
     assert without_credentials(shown) == shown
 
 
+@pytest.mark.parametrize(
+    "text", ["x" * 10**6, "s3://" * 10**5, "s3://a:" * 10**5, "s3://a?" * 10**5, "a://b" + "?" * 10**6]
+)
+def test_a_long_text_is_looked_through_once(text):
+    """Some seconds on any machine, where each place would be the start of a scheme it is hours."""
+    begun = time.monotonic()
+    without_credentials(text)
+    assert time.monotonic() - begun < 30
+
+
 @pytest.mark.parametrize("key", ["output.copy_to", "resume"])
 @pytest.mark.parametrize(
     "place", ["memory://me:hunter2@bucket/runs", "memory://me:hun/ter2@bucket/runs", "memory://bucket/runs?key=abc123"]
