@@ -247,14 +247,12 @@ def test_names_passwords_and_queries_are_not_shown(text, shown):
     assert without_credentials(shown) == shown
 
 
-@pytest.mark.parametrize(
-    "text", ["x" * 10**6, "s3://" * 10**5, "s3://a:" * 10**5, "s3://a?" * 10**5, "a://b" + "?" * 10**6]
-)
-def test_a_long_text_is_looked_through_once(text):
-    """Some seconds on any machine, where each place would be the start of a scheme it is hours."""
+@pytest.mark.parametrize("piece", ["x", "s3://", "s3://a:", "s3://a?", "s3://a:b@c?d ", "?", "@"])
+def test_a_long_text_is_looked_through_once(piece):
+    """A second on a busy machine, where a million places could each be the start of a scheme it would be hours."""
     begun = time.monotonic()
-    without_credentials(text)
-    assert time.monotonic() - begun < 30
+    without_credentials(piece * (10**6 // len(piece)) + "://@?")
+    assert time.monotonic() - begun < 20
 
 
 @pytest.mark.parametrize("key", ["output.copy_to", "resume"])
