@@ -1,7 +1,11 @@
 """simjax: differentiable simulation for accelerators in JAX. Names are loaded when first used."""
 
+import time as _time
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+_IMPORTED_AT, _COMPUTED_BEFORE = _time.monotonic(), _time.process_time()
+"""When simjax was imported, and for how many seconds the process had computed by then (`environment.process_start`)."""
 
 _NAMES = {
     # a run from a configuration

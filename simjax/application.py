@@ -17,7 +17,7 @@ from simjax.config.overrides import is_setting_of_hydra, normalise, parse
 from simjax.errors import ConfigurationError, InputOutputError, SimjaxError, Stopped
 from simjax.processes import processes
 from simjax.schema.config import Config
-from simjax.schema.locate import CONFIG_NAME, config_folders
+from simjax.schema.locate import CONFIG_NAME, config_folders, usable_path
 
 RUNS_NAME = "runs.jsonl"
 
@@ -139,7 +139,7 @@ def run_all(overrides: Sequence[str], config_dir: str | None, config_name: str =
     if not given:
         folder = str(Path(configs[0].output.root).expanduser() / "multirun" / new_run_id())
         settings.append(normalise(f"hydra.sweep.dir={folder}", folders))
-    table = Path(folder).expanduser() / RUNS_NAME
+    table = usable_path(folder, "hydra.sweep.dir").expanduser() / RUNS_NAME
     begin = table.stat().st_size if table.is_file() else 0
     task = Job(None if searches else len(jobs), config_dir, config_name, tuple(sys.argv[1:]))
     texts = _for_hydra([normalise(text, folders) for text in keys], jobs, composed)

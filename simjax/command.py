@@ -12,6 +12,7 @@ from simjax.config import config_folders, list_experiments
 from simjax.errors import ConfigurationError, SimjaxError
 from simjax.processes import exit_without_shutdown, is_of_another
 from simjax.schema.config import Config
+from simjax.schema.locate import usable_path
 
 INTERRUPTED = 130
 
@@ -81,7 +82,7 @@ def configured_as(run: Path | None, overrides: Sequence[str], config_dir: str | 
         return configured(overrides, config_dir, usage)
     from simjax.config.composition import compose_from_run
 
-    file = run / ".hydra" / "config.yaml"
+    file = usable_path(run, "RUN") / ".hydra" / "config.yaml"
     if not file.is_file():
         raise ConfigurationError(
             f"{run}: expected the folder of a run, with {file.relative_to(run)}; or write experiment=NAME."

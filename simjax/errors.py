@@ -1,6 +1,37 @@
 """Errors that carry a sentence for the user and the exit code of the command line."""
 
+import re
 from pathlib import Path
+
+# Lengths are bounded, and a scheme begins where a word does, so that a text of any length is looked through once.
+_SCHEME = r"(?<![\w+.-])(?P<scheme>[A-Za-z][\w+.-]{0,30})://"
+# Before the host: a user, or a user with a password, in which there may be any character but @. A port is digits.
+_USER = re.compile(_SCHEME + r"(?P<user>[^\s/@:]{0,999}:(?!\d+(?:[/\s]|$))[^\s@]{0,999}|[^\s/@]{0,999})@")
+_QUERY = re.compile(rf"({_SCHEME}[^\s?'\"<>]{{0,4095}})\?[^\s'\"<>()\[\],;]*[^\s'\"<>()\[\],;:.]")
+# There the name before @ is that of a container.
+_OF_CONTAINERS = ("abfs", "abfss", "wasb", "wasbs")
+HIDDEN = "***"
+LOOKED_AT = 10_000
+
+
+def without_credentials(text: str) -> str:
+    """The text with the user, the password and the query of every URL in it replaced by `***`.
+
+    Of a line the first `LOOKED_AT` characters are looked at: places in stores are shorter.
+    """
+
+    def hidden(found: re.Match) -> str:
+        container = found["scheme"].lower() in _OF_CONTAINERS and ":" not in found["user"]
+        return found[0] if container else f"{found['scheme']}://{HIDDEN}@"
+
+    def of_line(line: str) -> str:
+        begin, rest = line[:LOOKED_AT], line[LOOKED_AT:]
+        begin = _USER.sub(hidden, begin) if "@" in begin else begin
+        return (_QUERY.sub(rf"\1?{HIDDEN}", begin) if "?" in begin else begin) + rest
+
+    if "://" not in text:
+        return text
+    return "\n".join(map(of_line, text.split("\n")))
 
 
 class SimjaxError(Exception):
@@ -12,6 +43,9 @@ class SimjaxError(Exception):
     """
 
     exit_code = 1
+
+    def __init__(self, message: str = ""):
+        super().__init__(without_credentials(message))
 
 
 class ConfigurationError(SimjaxError, ValueError):

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import logging
 import sys
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from simjax.command import CommandParser, exit_code_of
 from simjax.config import config_folders, list_experiments
-from simjax.errors import ConfigurationError
-from simjax.schema.locate import CONFIG_NAME
+from simjax.errors import ConfigurationError, without_credentials
+from simjax.schema.locate import CONFIG_NAME, is_url, usable_path
 
 if TYPE_CHECKING:
     from simjax.config import Composition
@@ -31,7 +33,7 @@ options:
   -sc install=bash     completion by the tab key: eval "$(simjax -sc install=bash)"
   experiment=none      the defaults alone
   ~key                 drop a key; '~initial initial={...}' replaces a mapping, 'initial={...}' merges into it
-  resume=DIR           go on with a run; resume=auto with the newest of the experiment
+  resume=DIR           go on with a run, also by its URL in a store; resume=auto with the newest of the experiment
   -h, --help           this text; with experiment=NAME or model=NAME the keys of its model: meaning, units, default
   --version            the version
 
@@ -68,7 +70,8 @@ def _main(options: argparse.Namespace) -> int:
         return _show(options)
     keys = [override.lstrip("+").partition("=")[0].strip() for override in options.overrides]
     named = {"experiment", "model"} & {*keys} or options.config_name != CONFIG_NAME
-    if not named and not (options.overrides and _earlier_configuration(options.overrides)):
+    earlier = _earlier_run(options.overrides)
+    if not named and earlier is None:
         for override in options.overrides:
             _check_override(override, options.config_dir)
         print(f"{_experiments(options.config_dir)}\n\nusage: {USAGE}")
@@ -79,9 +82,12 @@ def _main(options: argparse.Namespace) -> int:
         return run_all(options.overrides, options.config_dir, options.config_name)
     from simjax.driver.environment import process_start
 
-    earlier = _earlier_configuration(options.overrides)
-    composed, name = _compose(options, earlier), options.config_name if earlier is None else earlier.stem
-    return run_one(composed, composed.folders[0] if earlier is None else earlier.parent, name, process_start())
+    launched = process_start()
+    if earlier is None:
+        composed = _compose(options)
+        return run_one(composed, composed.folders[0], options.config_name, launched)
+    with _configuration_of(earlier) as file:
+        return run_one(_compose(options, file), file.parent, file.stem, launched)
 
 
 def _check_override(override: str, config_dir: str | None) -> None:
@@ -105,18 +111,31 @@ def _compose(options: argparse.Namespace, earlier: Path | None = None) -> Compos
     return compose(options.overrides, config_dir=options.config_dir, config_name=options.config_name)
 
 
-def _earlier_configuration(overrides: Sequence[str]) -> Path | None:
-    """`resume=DIR` without an experiment goes on with the configuration that the run has kept."""
+def _earlier_run(overrides: Sequence[str]) -> str | None:
+    """The run that `resume=DIR` or `resume=URL` names without an experiment: its own configuration is taken."""
     pairs = [override.lstrip("+").partition("=") for override in overrides]
     if any(key.strip() == "experiment" for key, _, _ in pairs):
         return None
-    for key, _, value in pairs:
-        if key.strip() == "resume" and value.strip("'\" ") not in ("", "auto", "null"):
-            file = Path(value.strip("'\" ")).expanduser() / ".hydra" / "config.yaml"
-            if not file.is_file():
-                raise ConfigurationError(f"resume={value}: expected the folder of a run, with {file} inside.")
-            return file
-    return None
+    named = [value.strip("'\" ") for key, _, value in pairs if key.strip() == "resume"]
+    return next((place for place in named if place not in ("", "auto", "null")), None)
+
+
+@contextlib.contextmanager
+def _configuration_of(run: str) -> Iterator[Path]:
+    """The file with the configuration that a run has kept; of one in a store it is there within the context."""
+    if is_url(run):
+        from simjax.io.files import write_text
+        from simjax.io.folder_copy import text_in_copy
+
+        with tempfile.TemporaryDirectory(prefix="simjax-") as folder:
+            file = Path(folder) / "config.yaml"
+            write_text(file, text_in_copy(run, ".hydra/config.yaml"))
+            yield file
+        return
+    file = usable_path(run, "resume").expanduser() / ".hydra" / "config.yaml"
+    if not file.is_file():
+        raise ConfigurationError(f"resume={run}: expected the folder of a run, with {file} inside.")
+    yield file
 
 
 def _show(options: argparse.Namespace) -> int:
@@ -125,7 +144,7 @@ def _show(options: argparse.Namespace) -> int:
 
     if options.cfg == "job" and options.package is None:
         composed = _compose(options)
-        print(OmegaConf.to_yaml(OmegaConf.create(dict(composed.mapping))), end="")
+        print(without_credentials(OmegaConf.to_yaml(OmegaConf.create(dict(composed.mapping)))), end="")
         return 0
     from simjax.config.command_line import call_hydra
     from simjax.config.overrides import normalise

@@ -97,12 +97,117 @@ MUTATIONS = [
         "tests/driver/test_triggers.py::test_a_run_ends_where_its_condition_holds",
     ),
     Mutation(
-        "a damaged program is taken from the cache", "driver/compile_cache.py", "told == _checksum(program)", "told",
+        "a damaged program is taken from the cache", "driver/compile_cache.py",
+        "told == _checksum(key, program)", "told",
         "tests/driver/test_compile_cache.py::test_what_is_damaged_is_compiled_again_and_replaced",
     ),
     Mutation(
-        "programs make room although there is enough", "driver/compile_cache.py", "total > self.largest", "total > 0",
+        "programs make room although there is enough", "driver/compile_cache.py", "total <= self.largest", "total <= 0",
         "tests/driver/test_compile_cache.py::test_the_programs_unused_for_longest_make_room",
+    ),
+    Mutation(
+        "a program is taken for another", "driver/compile_cache.py",
+        "zlib.crc32(program, zlib.crc32(key.encode()))", "zlib.crc32(program)",
+        "tests/driver/test_compile_cache.py::test_a_program_in_the_place_of_another_is_not_taken",
+    ),
+    Mutation(
+        "files of others are dropped from the cache", "driver/compile_cache.py",
+        "file.suffix not in (SUFFIX, PART_SUFFIX)", "False",
+        "tests/driver/test_compile_cache.py::test_the_programs_unused_for_longest_make_room",
+    ),
+    Mutation(
+        "a folder of other files becomes the cache", "driver/compile_cache.py",
+        "if any(not _looks_own(entry)", "if False and any(not _looks_own(entry)",
+        "tests/driver/test_compile_cache.py::test_a_folder_of_other_files_is_left_alone",
+    ),
+    Mutation(
+        "fields of others are overwritten", "io/replacing.py",
+        'if not any(name.startswith("simjax_") for name in _attributes(path)):', "if False:",
+        "tests/io/test_replacing.py::test_no_run_replaces_what_others_wrote",
+    ),
+    Mutation(
+        "a run replaces a training", "io/replacing.py",
+        'if not isinstance(_manifest_meta(path).get("run"), dict):', "if False:",
+        "tests/io/test_replacing.py::test_no_run_replaces_what_others_wrote",
+    ),
+    Mutation(
+        "another program's folder becomes a run's", "io/replacing.py",
+        "elif not provenance.exists():", "elif False:",
+        "tests/io/test_replacing.py::test_names_of_a_run_alone_do_not_make_one",
+    ),
+    Mutation(
+        "a run replaces what it reads", "io/replacing.py",
+        "if lost is not None:\n            raise ConfigurationError(\n                f\"{door}: {lost} is read",
+        "if False:\n            raise ConfigurationError(\n                f\"{door}: {lost} is read",
+        "tests/io/test_replacing.py::test_a_run_does_not_replace_what_it_reads",
+    ),
+    Mutation(
+        "files of others vanish from a store", "io/folder_copy.py",
+        "if name not in self._sent and not is_name_of_run(name):", "if False:",
+        "tests/io/test_replacing.py::test_a_copy_replaces_a_run_and_nothing_of_others",
+    ),
+    Mutation(
+        "a port is taken for a password", "errors.py", r"(?!\d+(?:[/\s]|$))", "",
+        "tests/driver/test_object_stores.py::test_names_passwords_and_queries_are_not_shown",
+    ),
+    Mutation(
+        "names of files may be longer than any system has them", "schema/locate.py",
+        "LONGEST_NAME, LONGEST_PATH = 255, 4095", "LONGEST_NAME, LONGEST_PATH = 256, 4095",
+        "tests/config/test_paths.py::test_what_a_system_can_have",
+    ),
+    Mutation(
+        "time counts from the shell", "driver/environment.py", "return max(made, began)", "return made",
+        "tests/driver/test_environment.py::test_time_counts_from_the_interpreter_and_not_from_the_shell_that_becomes_it",
+    ),
+    Mutation(
+        "a job goes on past its end", "driver/time_limits.py",
+        "wall.time() + needed >= seconds_since_1970(limits.until)", "False",
+        "tests/driver/test_simulation.py::test_a_job_that_ends_at_a_moment_stops_before",
+    ),
+    Mutation(
+        "a resume stops where it began for ever", "driver/single_run.py",
+        "if reason and not self.stepped and not self.of_group", "if False and not self.of_group",
+        "tests/driver/test_simulation.py::test_wall_clock_limit_stops_resumably",
+    ),
+    Mutation(
+        "a hangup that nohup ignores stops a run", "driver/environment.py",
+        "signal.getsignal(number) is signal.SIG_IGN", "False",
+        "tests/driver/test_environment.py::test_a_hangup_that_is_ignored_stays_so",
+    ),
+    Mutation(
+        "arguments without effect are listed", "export/functions.py",
+        "used_names(jax.jit(self.function), self.shapes()) | self.kept", "{*self.arguments}",
+        "tests/export/test_export.py::test_what_does_nothing_is_no_argument_and_what_is_not_allowed_gives_no_numbers",
+    ),
+    Mutation(
+        "an exported program takes a negative diffusivity", "export/functions.py",
+        "(value >= kind.low)", "(value >= -jnp.inf)",
+        "tests/export/test_export.py::test_what_does_nothing_is_no_argument_and_what_is_not_allowed_gives_no_numbers",
+    ),
+    Mutation(
+        "a server takes a negative diffusivity", "serve/service.py",
+        "not kind.contains(float(found))", "False",
+        "tests/serve/test_serving.py::test_a_request_that_cannot_be_answered_gets_a_sentence",
+    ),
+    Mutation(
+        "half a request holds a connection", "serve/connections.py",
+        "2 * seconds + 1.0 if answering else seconds, self.give_up", "1e6, self.give_up",
+        "tests/serve/test_serving.py::test_a_request_that_does_not_come_holds_no_connection",
+    ),
+    Mutation(
+        "those that came last give way", "serve/connections.py",
+        "next(iter(self._unanswered))", "next(reversed(self._unanswered))",
+        "tests/serve/test_serving.py::test_those_that_send_for_longest_give_way",
+    ),
+    Mutation(
+        "slow bodies take places", "serve/application.py",
+        "self._require_room()  # those", "self._present += 1  # those",
+        "tests/serve/test_serving.py::test_slow_bodies_take_no_place_of_others",
+    ),
+    Mutation(
+        "a server answers to any name", "serve/application.py",
+        "if strange is None:", "if True:",
+        "tests/serve/test_serving.py::test_names_of_other_machines_are_not_answered",
     ),
     Mutation(
         "a run is steady after half the time", "driver/triggers.py", "time - over *", "time - 0.5 * over *",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,13 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from simjax.errors import CheckpointError, ConfigurationError, InputOutputError
-from simjax.io.files import write_texts
+from simjax.io.files import what_to_do, write_texts
+from simjax.io.replacing import (
+    GROUPS_NAME,
+    PROVENANCE_NAME,
+    RUN,
+    require_replaceable,
+    written_by_run,
+)
 from simjax.schema.config import Config
-from simjax.schema.locate import is_url, locate_run_folder
+from simjax.schema.locate import is_url, locate_run_folder, usable_path
 from simjax.schema.renames import with_new_names
 
-PROVENANCE_NAME = "provenance.json"
-GROUPS_NAME, GROUPS_FOLDER = "groups.json", "groups"
 RUN_ID_PATTERN = r"\d{8}-\d{6}-[0-9a-f]{6}"
 
 # What a resumed run may change: everything else is another simulation.
@@ -54,8 +60,23 @@ def planned_folder(config: Config) -> Path:
                 f"output.folder={config.output.folder} is not empty; write resume={folder} "
                 "to go on with that run, or output.overwrite=true."
             )
+        require_replaceable(folder, RUN, "output.overwrite=true", _inputs_within(folder, config))
         _check_overwritable(folder, config)
     return folder
+
+
+def _inputs_within(folder: Path, config: Config) -> list[Path]:
+    """Files and folders inside a folder, itself included, that a configuration reads."""
+    found = []
+    sections = {name: value for name, value in config.write().items() if name not in ("output", "resume")}
+    for key, text in _flatten("", sections, into_lists=True):
+        if not isinstance(text, str) or not (text.startswith("/") or key.endswith("file")):
+            continue
+        with contextlib.suppress(OSError, ValueError):  # too long for a path
+            path = Path(text).resolve()
+            if path.exists() and path.is_relative_to(folder):
+                found.append(path)
+    return found
 
 
 def _check_overwritable(folder: Path, config: Config) -> None:
@@ -115,35 +136,27 @@ def _make(folder: Path, *, exist_ok: bool) -> None:
         if isinstance(error, FileExistsError) and folder.is_dir():
             raise
         raise InputOutputError(
-            f"the run's folder {folder} cannot be made ({error.strerror}); choose another output.root."
+            f"the run's folder {folder} cannot be made ({error.strerror}); "
+            f"{what_to_do(error, 'choose another output.root')}."
         ) from None
 
 
-# All that a run writes beside `.hydra`, which is replaced, and the files of its output formats.
-WRITTEN = (
-    PROVENANCE_NAME, "metrics.jsonl", "goodput.jsonl", "run.log", "report.html", "summary.png", "summary.pdf",
-    "summary.svg", "animation.webp", "diagnostics.h5", "ensemble.h5", "inversion.h5", GROUPS_NAME,
-    *(f"{place}/*/{name}" for place in ("outputs", "statistics") for name in ("samples.h5", "data/samples.p*.s*.h5")),
-    "events/*/diagnostics.h5",
-)  # fmt: skip
-
-
 def clear_run_folder(folder: Path) -> None:
-    """Remove what an earlier run wrote, its checkpoints first, so that nothing of it mixes with what comes."""
+    """Remove what an earlier run wrote, its checkpoints first, so that nothing of it mixes with what comes.
+
+    Raises:
+        ConfigurationError: something there is not what a run wrote.
+        InputOutputError: it cannot be removed.
+    """
     import shutil
 
-    from simjax.io.formats import output_formats
-
-    of_frames = [pattern for form in output_formats() for pattern in form.patterns]
-    patterns = (*WRITTEN, *of_frames, *(f"events/*/{pattern}" for pattern in of_frames))
+    require_replaceable(folder, RUN, "output.overwrite=true")
+    earlier = written_by_run(folder)
     try:
-        for checkpoint in (folder / "checkpoints").glob("*"):
-            if checkpoint.name.isdecimal() and checkpoint.is_dir() and not checkpoint.is_symlink():
-                shutil.rmtree(checkpoint)
-        if (folder / GROUPS_NAME).is_file() and not (folder / GROUPS_FOLDER).is_symlink():
-            shutil.rmtree(folder / GROUPS_FOLDER, ignore_errors=True)
-        for pattern in patterns:
-            for path in folder.glob(pattern):
+        for path in sorted(earlier, key=lambda path: not path.is_dir()):
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
                 path.unlink()
     except OSError as error:
         raise InputOutputError(f"{folder} cannot be overwritten ({error}); choose another output.folder.") from error
@@ -165,7 +178,7 @@ def find_resumable(config: Config) -> Path | None:
     if is_url(config.resume):
         return _from_store(config.resume, parent)
     if config.resume != "auto":
-        folder = Path(config.resume).expanduser()
+        folder = usable_path(config.resume, "resume").expanduser()
         if not folder.is_dir():
             raise ConfigurationError(f"resume={config.resume}: expected the folder of a run, or auto.")
         require_checkpoints(folder.resolve())
@@ -290,7 +303,7 @@ def write_hydra_folder(folder: Path, config: Config, others: Mapping[Path, str] 
     try:
         inside.mkdir(exist_ok=True)
     except OSError as error:
-        raise InputOutputError(f"{inside} cannot be written ({error.strerror}).") from None
+        raise InputOutputError(f"{inside} cannot be written ({error.strerror}); {what_to_do(error)}.") from None
     write_texts({**(others or {}), **hydra_files(folder, config)})
 
 
@@ -340,9 +353,12 @@ def _below(path: str, keys: Sequence[str]) -> bool:
     return any(path == key or path.startswith(key + ".") for key in keys)
 
 
-def _flatten(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+def _flatten(path: str, value: Any, into_lists: bool = False) -> Iterator[tuple[str, Any]]:
     if isinstance(value, Mapping):
         for key, item in value.items():
-            yield from _flatten(f"{path}.{key}" if path else str(key), item)
+            yield from _flatten(f"{path}.{key}" if path else str(key), item, into_lists)
+    elif into_lists and isinstance(value, list):
+        for item in value:
+            yield from _flatten(path, item, into_lists)
     else:
         yield path, value

@@ -19,6 +19,7 @@ from simjax.schema.kinds import Choice, Integer, Kind, ListOf, Real, Text
 MOST_POINTS, MOST_BINS = 100_000, 100_000
 APART = ("structure_function", "correlation")
 """Kinds that look at pairs of points."""
+MOST_SAMPLES = 2**31 - 1
 COMMON = ("of", "every", "name")
 OF_FIELDS = {
     "probe": "such as {probe: {points: [[0.2, 0.3]]}, of: [pressure], every: 0.01}", "slice": "", "line": "",
@@ -228,6 +229,8 @@ def _check_cadence(
     path, every = join(where, "every"), one.every
     if time.dt is not None and not isinstance(every, str) and every < time.dt * (1 - 1e-9):
         problems.add(path, every, f"at least time.dt={time.dt:g}", f"write every: {STEP} for each step")
+    elif not isinstance(every, str) and time.end / every > MOST_SAMPLES:
+        problems.add(path, every, f"at most {MOST_SAMPLES} samples to time.end={time.end:g}")
     ensemble = found["ensemble"]
     if time.dt is None and ensemble is not None and ensemble.several:
         problems.add(

@@ -17,14 +17,14 @@ from simjax.config.search_path import composing
 from simjax.config.yaml_files import MAXIMUM_DEPTH, reference_problem
 from simjax.errors import ConfigurationError
 from simjax.schema.errors import closest
-from simjax.schema.locate import config_folders, list_experiments
+from simjax.schema.locate import config_folders, credentials_problem, list_experiments
 
 _OVERRIDE = re.compile(r"(?P<sign>\+\+|\+|~)?(?P<key>[^=]+?)(?P<value>=.*)?", re.DOTALL)
 LONGEST_KEY = 200
 MOST_RUNS = 10_000
 """Runs of a multirun, which are composed and checked before the first begins."""
 _DEFAULT_GROUPS = ("output",)
-_PATHS = ("resume", "output.root", "output.folder", "hydra.sweep.dir")
+_PATHS = ("resume", "output.root", "output.folder", "output.copy_to", "limits.until", "hydra.sweep.dir")
 NO_EXPERIMENT = "none"
 # Settings of Hydra that simjax has itself, and what to write instead.
 _OWN_SETTINGS = {
@@ -57,6 +57,9 @@ def normalise(override: str, folders: Sequence[Path]) -> str:
     problem = reference_problem(value[1:].strip().strip("'\""))
     if problem:
         raise ConfigurationError(f"{key}: {problem}.")
+    problem = credentials_problem(value[1:].strip().strip("'\"")) if key in ("resume", "output.copy_to") else None
+    if problem:
+        raise ConfigurationError(f"{key}: expected {problem}.")
     if sign == "~":
         return override
     is_name = re.fullmatch(r"=[\w.,\-]+", value) is not None and "." not in key

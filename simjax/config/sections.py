@@ -14,6 +14,7 @@ from simjax.schema.config import AxisBoundary, Boundaries, SideSpec
 from simjax.schema.errors import ConfigErrors, closest, join, unended
 from simjax.schema.formula import RESERVED, Formula
 from simjax.schema.kinds import Real
+from simjax.schema.locate import path_problem
 from simjax.schema.model_schema import AXES, FieldSchema, ModelSchema
 from simjax.schema.sides import sides_of
 
@@ -195,6 +196,8 @@ def find_told(path: str, file: str, context: Context, *, or_folder: bool = False
 
 def find_input(file: str, folders: Sequence[Path], *, or_folder: bool = False) -> Path | None:
     """The first existing file among `folders`, or also a folder of that name; an absolute path is itself."""
+    if path_problem(file):
+        return None
     candidates = [Path(file).expanduser()] if Path(file).expanduser().is_absolute() else [f / file for f in folders]
     return next((one.resolve() for one in candidates if one.is_file() or (or_folder and one.is_dir())), None)
 

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from simjax.config.instruments import read_every
+from simjax.config.instruments import MOST_SAMPLES, read_every
 from simjax.config.sections import Context
 from simjax.schema.config import NAME, GridConfig, TimeConfig
 from simjax.schema.errors import join
@@ -155,6 +155,8 @@ def _check_times(where: str, one: StatisticsConfig, time: TimeConfig | None, con
     if time.dt is not None and not isinstance(one.every, str) and one.every < time.dt * (1 - 1e-9):
         hint = f"write every: {STEP} for each step, {FRAME} for frames"
         problems.add(join(where, "every"), one.every, f"at least time.dt={time.dt:g}", hint)
+    elif not isinstance(one.every, str) and time.end / one.every > MOST_SAMPLES:
+        problems.add(join(where, "every"), one.every, f"at most {MOST_SAMPLES} samples to time.end={time.end:g}")
     if one.window is None:
         return
     for key, value in (("window", one.window), ("from", one.start)):

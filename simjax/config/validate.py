@@ -30,6 +30,7 @@ from simjax.models.registry import MODELS
 from simjax.schema.config import (
     DEFAULT_COURANT,
     Boundaries,
+    CheckpointConfig,
     Config,
     DistributedConfig,
     GridConfig,
@@ -39,7 +40,7 @@ from simjax.schema.config import (
 )
 from simjax.schema.errors import ConfigErrors, closest
 from simjax.schema.kinds import Choice, ListOf, Nested, read_section, tell_missing
-from simjax.schema.locate import input_folders, is_url, locate_run_folder
+from simjax.schema.locate import credentials_problem, input_folders, is_url, locate_run_folder, path_problem
 from simjax.schema.model_schema import AXES, ModelSchema
 from simjax.schema.numbers import numbers_of
 from simjax.schema.particles import ParticlesSection, check_box
@@ -88,7 +89,7 @@ def validate(
         grid = read_stretching(_check_grid(grid, schema, physics, problems), schema, parameters, folders, problems)
     _check_scales(grid, keys["box"], keys["precision"] or "float64", problems)
     if time is not None:
-        time = _check_time(time, schema, problems)
+        time = _check_time(time, keys["checkpoint"], schema, problems)
     if schema is not None and keys["ensemble"] is not None:
         ensemble = read_ensemble({**keys, "physics": physics or schema.physics}, parameters, folders, problems)
     found = {**keys, "physics": physics, "parameters": parameters, "grid": grid, "time": time, "ensemble": ensemble}
@@ -111,7 +112,7 @@ def validate(
         _check_mesh(grid.shape, keys["mesh"], problems)
     _check_process(keys["distributed"], problems)
     if keys["output"] is not None:
-        _check_places(keys["output"], problems)
+        _check_places(keys["output"], keys["resume"], problems)
     problems.raise_if_any()
     assert schema is not None
     config = Config(**{**found, "model": schema.name}, overrides=tuple(overrides))
@@ -121,9 +122,13 @@ def validate(
     return with_experiments(config, mapping, lambda own, below: validate(own, folders=folders, below=below))
 
 
-def _check_places(output: OutputConfig, problems: ConfigErrors) -> None:
-    """Folders are on a disk, copies of them in a store."""
+def _check_places(output: OutputConfig, resume: str | None, problems: ConfigErrors) -> None:
+    """Folders are on a disk, copies of them in a store, whose places tell nothing of users."""
     folders = {"output.root": output.root, "output.folder": output.folder}
+    for path, place in {"output.copy_to": output.copy_to, "resume": resume, **folders}.items():
+        if problem := credentials_problem(place) or (None if is_url(place) else path_problem(place or "")):
+            problems.add(path, place, problem)
+            return
     remote = {path: place for path, place in folders.items() if is_url(place)}
     for path, place in remote.items():
         problems.add(path, place, NO_OBJECT_STORES)
@@ -302,7 +307,12 @@ def _check_axes(path: str, given: Sequence, schema: ModelSchema | None, physics:
             problems.add(f"physics.{field.name}", list(value), f"{ndim} number(s), one per axis of {path}")
 
 
-def _check_time(time: TimeConfig, schema: ModelSchema | None, problems: ConfigErrors) -> TimeConfig:
+def _check_time(
+    time: TimeConfig, checkpoint: CheckpointConfig | None, schema: ModelSchema | None, problems: ConfigErrors
+) -> TimeConfig:
+    every = None if checkpoint is None else checkpoint.keep_every
+    if every is not None and time.end / every > MOST_FRAMES:
+        problems.add("checkpoint.keep_every", every, f"at most {MOST_FRAMES} checkpoints to time.end={time.end:g}")
     if schema is not None:
         time = dataclasses.replace(time, integrator=_read_integrator(time.integrator, schema, problems))
     if time.dt is not None and time.courant is not None:

@@ -7,6 +7,7 @@ import hashlib
 import math
 import os
 import platform
+import re
 import stat
 import sys
 import tempfile
@@ -19,9 +20,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from simjax.errors import InputOutputError
+from simjax.io.files import open_without_following
+
 # Bytes of all kept programs of one kind of host, unless JAX_COMPILATION_CACHE_MAX_SIZE says otherwise.
 LARGEST = 2**30
 SUFFIX = ".program"
+PART_SUFFIX = ".program-part"
+MARKER = ".simjax-programs"
+"""A file that says that a folder is simjax's own, and that its programs may be dropped."""
 ABANDONED = 86400.0  # s; a file that is still being written after that was left by a process that was killed
 CHECKSUM_BYTES = 4
 # Lines of /proc/cpuinfo by which compilers choose instructions, on x86 and on ARM.
@@ -58,15 +65,40 @@ def host_kind(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
 
 
 def private_folder(path: Path) -> Path:
-    """Make a folder of this user alone, or take the one that is there; OSError where it is someone else's."""
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = path.stat()
+    """Make a folder of this user alone, or take the one that simjax has made before.
+
+    Raises:
+        OSError: it is someone else's, a link, or a folder of other files; these stay as they are.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode):
+        raise NotADirectoryError(f"{path} is a link or a file, where a folder of simjax's own is expected")
     if hasattr(os, "getuid") and found.st_uid != os.getuid():  # whoever can write programs there has them run here
         raise PermissionError(f"it belongs to user {found.st_uid}, and this is user {os.getuid()}")
+    marker = path / MARKER
+    if not _is_own(marker):
+        if any(not _looks_own(entry) for entry in path.iterdir()):
+            raise FileExistsError(f"{path} holds files that simjax did not write")
+        marker.touch()
     if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         path.chmod(0o700)
-    with tempfile.NamedTemporaryFile(dir=path):  # a disk that is full or cannot be written says so now
+    with tempfile.NamedTemporaryFile(dir=path, suffix=PART_SUFFIX):  # a disk that is full says so now
         return path
+
+
+def _is_own(marker: Path) -> bool:
+    with contextlib.suppress(OSError):
+        return stat.S_ISREG(marker.lstat().st_mode)
+    return False
+
+
+def _looks_own(entry: Path) -> bool:
+    """Tell whether an entry of a folder without a marker is one of simjax's kernels, an earlier version or XLA."""
+    kinds = re.fullmatch(r"[\w.]+-[0-9a-f]{12}|kernels|xla_gpu_\w+", entry.name)
+    return entry.suffix in (SUFFIX, PART_SUFFIX) or (kinds is not None and entry.is_dir())
 
 
 class KeptPrograms:
@@ -74,7 +106,8 @@ class KeptPrograms:
 
     jax's own files are written in place, so that a kill or a full disk leaves part of a program, of which every later
     process warns, and their size is limited by a lock of one more package. Here a file is renamed into its place,
-    carries its CRC-32, and those unused for longest are dropped when a process has compiled something new.
+    carries a CRC-32 of its key and itself, so that none is taken for another, and those unused for longest are dropped
+    when a process has compiled something new.
 
     trouble: a sentence about why programs are no longer kept, if so.
     """
@@ -92,13 +125,14 @@ class KeptPrograms:
         """The program of a key; None where it is not there, or damaged."""
         file = self._file(key)
         try:
-            read = file.read_bytes()
-        except OSError:
+            with open(file, "rb", opener=open_without_following) as opened:
+                read = opened.read()
+        except (OSError, InputOutputError):
             return None
         with contextlib.suppress(OSError):
-            os.utime(file)  # used now
+            os.utime(file, follow_symlinks=False)  # used now
         program, told = read[:-CHECKSUM_BYTES], read[-CHECKSUM_BYTES:]
-        return program if told == _checksum(program) else None
+        return program if told == _checksum(key, program) else None
 
     def put(self, key: str, value: bytes) -> None:
         """Keep the program of a key; after a first failure none is kept any more."""
@@ -110,10 +144,10 @@ class KeptPrograms:
                 self.trim()
         part = ""
         try:
-            handle, part = tempfile.mkstemp(dir=self.folder)
+            handle, part = tempfile.mkstemp(dir=self.folder, suffix=PART_SUFFIX)
             with os.fdopen(handle, "wb") as file:
                 file.write(value)
-                file.write(_checksum(value))
+                file.write(_checksum(key, value))
             os.replace(part, self._file(key))
         except OSError as error:
             self._writes = False
@@ -123,25 +157,31 @@ class KeptPrograms:
                     os.unlink(part)
 
     def trim(self) -> None:
-        """Drop the programs unused for longest until the rest fits, and files that nobody writes any more."""
-        found, total = [], 0
-        for file in self.folder.rglob("*"):
+        """Drop the programs unused for longest until the rest fits, and those that nobody writes any more.
+
+        Nothing else is touched: neither other files, nor what lies behind links or in folders.
+        """
+        programs, total, now = [], 0, wall.time()
+        for file in self.folder.iterdir() if _is_own(self.folder / MARKER) else ():
             with contextlib.suppress(OSError):  # another process may drop it at the same time
-                about = file.stat()
-                if stat.S_ISREG(about.st_mode):
-                    lost = file.suffix != SUFFIX and file.parent == self.folder
-                    found.append((about.st_mtime, about.st_size, file, lost))
+                about = file.lstat()
+                if not stat.S_ISREG(about.st_mode) or file.suffix not in (SUFFIX, PART_SUFFIX):
+                    continue
+                if file.suffix == SUFFIX:
+                    programs.append((about.st_mtime, about.st_size, file))
                     total += about.st_size
-        now = wall.time()
-        for used, size, file, lost in sorted(found, key=lambda one: one[0]):
-            if total > self.largest or (lost and now - used > ABANDONED):
-                with contextlib.suppress(OSError):
+                elif now - about.st_mtime > ABANDONED:
                     file.unlink()
-                total -= size
+        for _, size, file in sorted(programs, key=lambda one: one[0]):
+            if total <= self.largest:
+                break
+            with contextlib.suppress(OSError):
+                file.unlink()
+            total -= size
 
 
-def _checksum(program: bytes) -> bytes:
-    return zlib.crc32(program).to_bytes(CHECKSUM_BYTES, "little")
+def _checksum(key: str, program: bytes) -> bytes:
+    return zlib.crc32(program, zlib.crc32(key.encode())).to_bytes(CHECKSUM_BYTES, "little")
 
 
 def not_kept(folder: Path | str, error: Exception) -> str:

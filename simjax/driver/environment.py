@@ -15,12 +15,13 @@ from pathlib import Path
 from types import FrameType
 
 from simjax.driver.compile_cache import settings_to_keep_programs
-from simjax.errors import ResourceError
+from simjax.driver.terminal import leave_closed_terminals
+from simjax.errors import ResourceError, without_credentials
 from simjax.processes import Processes, join, processes
 from simjax.schema.config import Config
 from simjax.schema.devices import AUTO, AutoMesh, DistributedConfig
 
-SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGUSR1") if hasattr(signal, name))
+SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGUSR1", "SIGHUP") if hasattr(signal, name))
 # Virtual CPU devices share few threads: collectives that do not depend on each other must run in one order, or the
 # devices wait for each other for ever (seen in gradients through implicit solves, jax 0.10). No effect once jax runs.
 ONE_ORDER = "--xla_cpu_enable_concurrency_optimized_scheduler=false"
@@ -55,7 +56,7 @@ def set_up_jax(config: Config) -> Config:
         # Where jax has started already, in a program that uses simjax as a library, its devices stand.
         with contextlib.suppress(RuntimeError):
             jax.config.update("jax_num_cpu_devices", -(-needed // group.count))
-    present = jax.device_count()
+    present = _device_count()
     if needed > present:
         kind = jax.devices()[0].device_kind
         more = f", or set JAX_NUM_CPU_DEVICES={needed} before Python starts" if kind == "cpu" else ""
@@ -69,6 +70,21 @@ def set_up_jax(config: Config) -> Config:
             f"{group.count} processes, so that each has a part; write sizes whose product is {present}, or mesh=auto."
         )
     return dataclasses.replace(config, distributed=None)
+
+
+def _device_count() -> int:
+    """The number of devices; ResourceError where jax finds none of the kind that it is told to use."""
+    import jax
+
+    try:
+        return jax.device_count()
+    except (RuntimeError, AssertionError) as error:  # an assertion: a package for a card is there, and no card
+        told = os.environ.get("JAX_PLATFORMS", "")
+        first = (str(error).strip().splitlines() or ["its driver finds no card"])[0].rstrip(".")
+        raise ResourceError(
+            f"JAX_PLATFORMS={told}: expected a device of that kind on this machine, and jax finds none ({first}); "
+            "write JAX_PLATFORMS=cpu, or unset it, so that jax takes what is there."
+        ) from None
 
 
 def join_processes(config: Config) -> Processes:
@@ -127,7 +143,9 @@ def available_memory() -> int | None:
 
 
 class StopSignals:
-    """A context in which the first SIGTERM, SIGINT or SIGUSR1 asks for a stop and a second one acts at once.
+    """A context in which the first SIGTERM, SIGINT, SIGUSR1 or SIGHUP asks for a stop and a second one acts at once.
+
+    A SIGHUP that is ignored from the start, as below `nohup`, stays ignored.
 
     lethal: a second one ends the process, as on a command line; otherwise it does what it did before the context.
     """
@@ -139,6 +157,8 @@ class StopSignals:
 
     def __enter__(self) -> StopSignals:
         for number in SIGNALS:
+            if number == getattr(signal, "SIGHUP", None) and signal.getsignal(number) is signal.SIG_IGN:
+                continue
             try:
                 self._previous[number] = signal.signal(number, self._note)
             except ValueError:  # not the main thread: the program around us keeps its own signals
@@ -147,6 +167,8 @@ class StopSignals:
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.received = signal.Signals(number).name
+        if self.received == "SIGHUP":
+            leave_closed_terminals()
         previous = signal.SIG_DFL if self.lethal else self._previous[number]
         signal.signal(number, previous)  # pyright: ignore[reportArgumentType]
 
@@ -156,16 +178,23 @@ class StopSignals:
 
 
 def process_start() -> float:
-    """The launch of this process by `time.monotonic`; the present where the system does not tell."""
+    """The start of the interpreter by `time.monotonic`.
+
+    What the system tells is the start of the process, in which a shell may have waited or installed something before it
+    became Python. The interpreter has computed until simjax was imported, which a shell that waits has not.
+    """
     import time
 
-    now = time.monotonic()
+    import simjax
+
+    began = simjax._IMPORTED_AT - simjax._COMPUTED_BEFORE
     try:
         fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
         ticks = int(fields[19])  # the 22nd of proc(5), of which two come before the bracket
-        return now - (time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))
+        made = time.monotonic() - (time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))
+        return max(made, began)
     except (OSError, ValueError, IndexError, AttributeError):
-        return now
+        return began
 
 
 def versions() -> dict[str, str]:
@@ -208,5 +237,5 @@ def device_name() -> str:
 
 
 def command_line() -> str:
-    """Command by which this process was started."""
-    return " ".join([Path(sys.executable).name, "-m simjax.run", *sys.argv[1:]])
+    """Command by which this process was started, without what a URL in it tells of users, such as that of a sweeper."""
+    return without_credentials(" ".join([Path(sys.executable).name, "-m simjax.run", *sys.argv[1:]]))

@@ -13,6 +13,7 @@ from typing import Any, TextIO
 
 from simjax.errors import InputOutputError
 from simjax.io.files import open_in_run
+from simjax.schema.locate import usable_path
 
 GOODPUT_NAME = "goodput.jsonl"
 SIMULATE, STARTUP, COMPILE, OUTPUT, CHECKPOINT = "simulate", "startup", "compile", "output", "checkpoint"
@@ -149,7 +150,7 @@ def goodput(folder: str | Path) -> Goodput:
         >>> sorted(sj.goodput(done.folder).seconds)[:3], sj.goodput(done.folder).seconds["lost"]
         (['checkpoint', 'compile', 'down'], 0.0)
     """
-    path = Path(folder) / GOODPUT_NAME
+    path = usable_path(folder, "goodput") / GOODPUT_NAME
     if not path.is_file():
         raise InputOutputError(f"{path} is missing; expected the folder of a run, such as outputs/fluid/RUN.")
     return account(_read(Path(folder)))

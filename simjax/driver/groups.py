@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import json
 import shlex
-import shutil
 import tempfile
 import time as wall
 from collections.abc import Iterator, Sequence
@@ -16,7 +15,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from simjax.config.folders import GROUPS_FOLDER, GROUPS_NAME, clear_run_folder, resume_differences
+from simjax.config.folders import GROUPS_NAME, clear_run_folder, resume_differences
 from simjax.driver.build import check_sides, plan_frames
 from simjax.driver.closing import write_reports
 from simjax.driver.compile_cache import compilations
@@ -31,12 +30,14 @@ from simjax.driver.result import Result
 from simjax.driver.scene import scene_of
 from simjax.driver.single_run import SingleRun
 from simjax.driver.statistics import NEVER
+from simjax.driver.time_limits import is_signal, no_step
 from simjax.driver.triggers import said_of_times, stop_times
 from simjax.errors import CheckpointError, ConfigurationError, NumericalError, ResourceError, Stopped
 from simjax.io.checkpoint import list_checkpoints
 from simjax.io.files import open_in_run, write_text
 from simjax.io.group_output import GroupFile, write_over_groups, write_samples_over_groups
 from simjax.io.instrument_files import FOLDER
+from simjax.io.replacing import GROUPS_FOLDER
 from simjax.parallel import whole
 from simjax.processes import processes
 from simjax.report.scene import NOWHERE
@@ -166,6 +167,7 @@ class GroupedRun:
         self.started, self.length = launched, programs.config.ensemble.size
         self.groups = list(groups_of(config, self.length))
         self.limit: float | None = None
+        self.stepped = False  # whether a group has taken a step in this part
         self.finished: list[Finished] = []
         self.compile_seconds = 0.0
         self.log: TextIO | None = None  # of process 0
@@ -266,8 +268,8 @@ class GroupedRun:
                 run.prepare()
                 with self._alone() as first:
                     if first:
-                        shutil.rmtree(folder, ignore_errors=True)
-                        folder.mkdir(parents=True)
+                        folder.mkdir(parents=True, exist_ok=True)
+                        clear_run_folder(folder)
                 result = run.begin(folder)
             statuses = np.atleast_1d(whole(run.clock.status))
         except NumericalError:  # all of its members failed: the others go on
@@ -275,7 +277,10 @@ class GroupedRun:
         self.programs = run.programs
         self.limit = self.limit if group.halvings else run.pace.limit
         self.compile_seconds += run.pace.compile_seconds
+        self.stepped = self.stepped or run.stepped
         if result is not None and result.exit_code == Stopped.exit_code:
+            if run.stopped_by and not self.stepped and not is_signal(run.stopped_by):
+                raise no_step(run.stopped_by, wall.monotonic() - self.started)
             return result.message
         frames = np.atleast_1d(whole(run.clock.frame))[: group.own]
         own = tuple(statuses[: group.own].tolist())
@@ -294,7 +299,7 @@ class GroupedRun:
         programs = self.programs.of_members(config)
         programs.counted_from = np.asarray(group.counted_from, np.int32)
         run = SingleRun(config, programs, self.signals, self.progress, self.started)
-        run.pace.limit = None if group.halvings else limit
+        run.pace.limit, run.of_group = None if group.halvings else limit, True
         run.pace.compiled_since = wall.monotonic()
         return run
 

@@ -8,8 +8,9 @@ import sys
 import time as clock_module
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from simjax.driver.terminal import OutlivingStream, Stream
 from simjax.notebook import LiveOutput, bar, in_notebook
 from simjax.report.labels import duration, metric
 
@@ -27,16 +28,6 @@ _NAMES = {
 }
 _MOST_SHOWN = 4
 _REDRAWN = 0.25  # seconds between two drawings of the bar in a notebook
-
-
-class Stream(Protocol):
-    """Stream to which progress is written."""
-
-    def write(self, text: str, /) -> int: ...
-
-    def flush(self) -> None: ...
-
-    def isatty(self) -> bool: ...
 
 
 class Progress:
@@ -64,7 +55,8 @@ class Progress:
     ):
         self.title, self.end_time, self.size, self.units = title, end_time, size, units
         self.start_time, self.time_units = start_time, "" if time_units == "1" else time_units
-        self.stream: Stream = sys.stdout if stream is None else stream
+        self.stream: Stream = OutlivingStream(sys.stdout if stream is None else stream)
+        self._in_notebook = stream is None and in_notebook()
         self.interval, self.clock = interval, clock
         self.time, self.step, self.rate = start_time, 0, math.nan
         self.diagnostics: dict[str, float] = {}
@@ -107,7 +99,7 @@ class Progress:
     def start(self) -> None:
         """Begin to show; the time until the first update is called compilation."""
         self._began = self._last_line = self.clock()
-        if self.stream is sys.stdout and in_notebook():
+        if self._in_notebook:
             self._output = LiveOutput()
             self._show()
         elif self.stream.isatty() and os.environ.get("TERM") != "dumb":
@@ -265,7 +257,7 @@ class IterationProgress:
         interval: float = 5.0,
     ):  # fmt: skip
         self.title, self.iterations, self.noun, self.interval = title, iterations, noun, interval
-        self.stream: Stream = sys.stdout if stream is None else stream
+        self.stream: Stream = OutlivingStream(sys.stdout if stream is None else stream)
         self._first: tuple[float, int] | None = None
         self._last_line = -math.inf
         self._live = self.stream.isatty() and os.environ.get("TERM") != "dumb"

@@ -33,6 +33,7 @@ from simjax.driver.provenance import Part, Run, description, require_frames
 from simjax.driver.scene import scene_of
 from simjax.driver.statistics import Statistics, reduced
 from simjax.driver.statistics_output import StatisticsOutput
+from simjax.driver.time_limits import limit_reached
 from simjax.driver.triggers import EventFiles, Triggers
 from simjax.io.checkpoint import Checkpoints
 from simjax.io.files import open_in_run
@@ -336,11 +337,9 @@ class RunFolder:
         self._checkpoint_seconds = max(self._checkpoint_seconds, self._last_checkpoint - begin)
 
     def time_is_up(self, elapsed: float) -> str | None:
-        """Tell whether the wall-clock limit leaves no more than twice the time a checkpoint has been seen to take."""
-        limit = self.config.limits.wall_clock
-        if limit is None or elapsed + 2 * max(self._checkpoint_seconds, self.checkpoints.longest) + 1.0 < limit:
-            return None
-        return f"the wall-clock limit of {limit:g} s"
+        """Name the limit that leaves no more than twice the time a checkpoint has been seen to take, if one does."""
+        longest = max(self._checkpoint_seconds, self.checkpoints.longest)
+        return limit_reached(self.config.limits, elapsed, 2 * longest + 1.0)
 
     # ------------------------------------------------------------------ endings
 

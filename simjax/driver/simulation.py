@@ -20,6 +20,7 @@ from simjax.driver.groups import GroupedRun, first_programs
 from simjax.driver.mesh_choice import with_devices
 from simjax.driver.result import Result
 from simjax.driver.single_run import SingleRun
+from simjax.driver.time_limits import require_time
 from simjax.errors import Stopped, stop_error
 from simjax.integrators.integrator import Integrator
 from simjax.io.folder_copy import copied
@@ -159,6 +160,7 @@ class Simulation:
                 with locked(folder, group), copied(folder, place_of_copy(config, folder), group):
                     return run.go_on(folder)
             with group.together():
+                require_time(config.limits, wall.monotonic() - launched)
                 require_space(Path(planned), config, programs, plan_frames(config, 1))
                 run.prepare()
             folder = Path(group.decide(lambda: str(new_run_folder(config))))

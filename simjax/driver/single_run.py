@@ -32,6 +32,7 @@ from simjax.driver.provenance import COMPLETED, Run, last_outcome, new_run, rest
 from simjax.driver.result import Result
 from simjax.driver.run_folder import RunFolder, logged
 from simjax.driver.storage_error import storage_error
+from simjax.driver.time_limits import is_signal, no_step
 from simjax.driver.triggers import At, Triggers
 from simjax.errors import ConfigurationError, NumericalError, Stopped
 from simjax.parallel import whole
@@ -70,6 +71,9 @@ class SingleRun:
         self.substeps = 0  # fixed steps since then
         self.halvings = self.halvings_before = 0  # how often the step was halved after a failure
         self.chosen_before: int | None = None  # steps between exchanges, by an earlier run that goes on
+        self.stepped = False  # whether any step was taken in this part
+        self.stopped_by: str | None = None
+        self.of_group = False  # whether others have gone before in the same part
 
     # ------------------------------------------------------------------ beginnings
 
@@ -165,7 +169,9 @@ class SingleRun:
                     if isinstance(self.programs, CompiledFieldRun) and self.config.storage is not None:
                         given = self.programs, self.plan.schedule, self.state, self.clock
                         self.record.tell(storage_error(*given))
-                reason = self._loop(first_frame)
+                reason = self.stopped_by = self._loop(first_frame)
+                if reason and not self.stepped and not self.of_group and not is_signal(reason):
+                    raise no_step(reason, wall.monotonic() - self.started)
             self.record.settle_all(self.pace)
             self._checkpoint()
             self._write_open_sets()
@@ -286,6 +292,7 @@ class SingleRun:
         if self.programs.regrows and self._regrown(whole(clock.status)):
             return False
         self.state, self.clock, self.sums = state, clock, sums
+        self.stepped = True
         self.pace.dispatched(steps)
         if found:
             before = self.step + self.substeps

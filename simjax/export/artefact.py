@@ -14,12 +14,13 @@ import numpy as np
 
 from simjax.driver.environment import set_up_jax, versions
 from simjax.errors import ConfigurationError, ResourceError
-from simjax.export.functions import FUNCTIONS, Exportable, require_function, sharding_of, with_leading_axis
+from simjax.export.functions import Exportable, exportable, require_function, sharding_of, with_leading_axis
 from simjax.export.tesseract import tesseract_files
 from simjax.io.files import write_files
+from simjax.io.replacing import EXPORT, EXPORTED, require_replaceable
 from simjax.schema.config import Config
 
-PROGRAM_NAME, ARGUMENTS_NAME, META_NAME = "program.jax", "arguments.npz", "meta.json"
+PROGRAM_NAME, ARGUMENTS_NAME, META_NAME = EXPORTED[:3]
 FORMAT = 1
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 
@@ -33,7 +34,7 @@ def export_run(
     The program takes one dictionary of arrays by name, those of `arguments.npz`, and returns another.
 
     Args:
-        folder: made where it is not there; files of an earlier export in it are replaced.
+        folder: made where it is not there; files of an earlier export in it are replaced, and no others.
         what: `rollout`, `step` or `loss`.
         vjp_order: how often the program can be differentiated in reverse mode.
         platforms: for which it is compiled where it is called.
@@ -44,18 +45,20 @@ def export_run(
         What `meta.json` says.
 
     Raises:
-        ConfigurationError: the function cannot be exported, or an option is none.
+        ConfigurationError: the function cannot be exported, an option is none, or the folder has files of these names
+            that are not those of an export.
         ResourceError: `flatbuffers` is not installed.
     """
     _require(what, vjp_order, platforms, batch)
     if tesseract and vjp_order == 0:
         raise ConfigurationError("vjp_order=0: expected 1 for a Tesseract, which has gradients.")
+    require_replaceable(folder, EXPORT, f"folder={folder}")
     config = set_up_jax(config)
     if batch is not None and config.mesh.devices > 1:
         raise ConfigurationError(
             f"batch={batch}: expected a run on one device, got a mesh of {config.mesh.devices}; leave out one of both."
         )
-    made = FUNCTIONS[what](config)
+    made = exportable(what, config)
     program = _exported(made, platforms, batch)
     try:
         content = bytes(program.serialize(vjp_order=vjp_order))
@@ -74,10 +77,12 @@ def export_run(
     arguments = io.BytesIO()
     given: dict[str, Any] = {name: np.asarray(value) for name, value in made.arguments.items()}
     np.savez(arguments, **given)
-    described = f"{json.dumps(meta, indent=1)}\n".encode()
-    files = {PROGRAM_NAME: content, ARGUMENTS_NAME: arguments.getvalue(), META_NAME: described}
+    files = {PROGRAM_NAME: content, ARGUMENTS_NAME: arguments.getvalue()}
     if tesseract:
         files |= tesseract_files(meta, (PROGRAM_NAME, META_NAME))
+    # By these a later export knows its own files, and replaces no others.
+    meta["files"] = {name: hashlib.sha256(written).hexdigest() for name, written in files.items()}
+    files[META_NAME] = f"{json.dumps(meta, indent=1)}\n".encode()
     folder.mkdir(parents=True, exist_ok=True)
     write_files({folder / name: written for name, written in files.items()})
     return meta

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.sharding import PartitionSpec
@@ -16,13 +19,15 @@ from simjax.core.domain import Domain
 from simjax.driver.build import describe_model
 from simjax.driver.differentiable import RunFunction
 from simjax.driver.differentiable_run import DifferentiableRun
+from simjax.driver.used_names import used_names
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.integrators.integrator import Integrator
 from simjax.inverse.problem import InverseProblem
 from simjax.parallel import distribute
 from simjax.schema.config import Config
-from simjax.schema.numbers import number_attributes
+from simjax.schema.kinds import Real
+from simjax.schema.numbers import number_attributes, number_kinds, numbers_of
 from simjax.stepping.simulate import integrate
 
 Arrays = Mapping[str, Any]
@@ -35,13 +40,17 @@ class Exportable:
     """A pure function of arrays by name, and arrays with which it can be called.
 
     described: units and meaning of arguments and results, by name, where they are known. extra: more that is told of
-    it, for JSON.
+    it, for JSON. kinds: of the arguments that are numbers of the configuration, by name. kept: arguments that stay
+    where nothing depends on them. failed: what results are where an argument is none that its kind allows.
     """
 
     function: Callable[[Arrays], dict[str, Array]]
     arguments: dict[str, Any]
     described: dict[str, dict[str, str]]
     extra: dict[str, Any] = field(default_factory=dict)
+    kinds: Mapping[str, Real] = field(default_factory=dict)
+    kept: frozenset[str] = frozenset()
+    failed: float = math.nan
 
     def shapes(self) -> dict[str, jax.ShapeDtypeStruct]:
         """Shapes of the arguments, and how they are cut over several devices."""
@@ -58,8 +67,51 @@ class Exportable:
             found[name] = {
                 "shape": [size if isinstance(size, int) else str(size) for size in u.shape], "dtype": str(u.dtype),
                 **self.described.get(name, {}), **({} if cut is None else {"partition": list(cut.spec)}),
+                **(_range(self.kinds[name]) if name in self.kinds else {}),
             }  # fmt: skip
         return found
+
+    def used(self) -> Exportable:
+        """The same without the arguments on which no result depends, whose names are told beside it.
+
+        Initial fields are arguments, so a number that the configuration has for their formulas alone does nothing.
+        """
+        names = used_names(jax.jit(self.function), self.shapes()) | self.kept
+        idle = {name: u for name, u in self.arguments.items() if name not in names}
+        function = self.function
+
+        def of_used(arguments: Arrays) -> dict[str, Array]:
+            return function({**idle, **arguments})
+
+        return dataclasses.replace(
+            self, function=of_used, arguments={name: u for name, u in self.arguments.items() if name in names},
+            extra={**self.extra, "without_effect": sorted(idle)},
+        )  # fmt: skip
+
+    def guarded(self) -> Exportable:
+        """The same with results that fail where an argument is none that the configuration could have."""
+        function, failed = self.function, self.failed
+        kinds = {name: kind for name, kind in self.kinds.items() if name in self.arguments and _range(kind)}
+
+        def of_allowed(arguments: Arrays) -> dict[str, Array]:
+            good = jnp.asarray(True)
+            for name, kind in kinds.items():
+                value = arguments[name]
+                above = value > -jnp.inf if kind.above is None else value > kind.above
+                good &= (value >= kind.low) & (value <= kind.high) & above
+            return {
+                name: jnp.where(good, u, failed).astype(u.dtype) if jnp.issubdtype(u.dtype, jnp.inexact) else u
+                for name, u in function(arguments).items()
+            }
+
+        return dataclasses.replace(self, function=of_allowed)
+
+
+def _range(kind: Real) -> dict[str, Any]:
+    """The range of a number, for JSON: its ends, and a sentence; empty where any will do."""
+    ends = {"low": kind.low, "above": kind.above, "high": kind.high}
+    known = {name: end for name, end in ends.items() if end is not None and math.isfinite(end)}
+    return {**known, "allowed": kind.allowed} if known else {}
 
 
 def with_leading_axis(shapes: Mapping[str, jax.ShapeDtypeStruct], size: Any) -> dict[str, jax.ShapeDtypeStruct]:
@@ -89,7 +141,8 @@ def rollout(config: Config) -> Exportable:
         return dict(observed)
 
     described = _numbers(config) | _fields(config, names) | _variables(config)
-    return Exportable(function, {**run.values, **fields}, described, {"times": [float(t) for t in run.times]})
+    times = {"times": [float(t) for t in run.times]}
+    return Exportable(function, {**run.values, **fields}, described, times, number_kinds(config))
 
 
 def step(config: Config) -> Exportable:
@@ -133,7 +186,9 @@ def step(config: Config) -> Exportable:
 
     clock = {TIME: np.zeros((), run.dtype), STEP: np.asarray(length, run.dtype)}
     described = _numbers(config) | _variables(config)
-    return Exportable(function, {**values, **dict(zip(names, leaves, strict=True)), **clock}, described)
+    arguments = {**values, **dict(zip(names, leaves, strict=True)), **clock}
+    kinds = {**number_kinds(config), STEP: Real(above=0.0)}
+    return Exportable(function, arguments, described, kinds=kinds, kept=frozenset((*names, TIME, STEP)))
 
 
 def loss(config: Config) -> Exportable:
@@ -174,10 +229,18 @@ def loss(config: Config) -> Exportable:
         }
         return {"loss": squares.loss(problem.latent(physical))[0]}
 
-    return Exportable(function, arguments, {"loss": {"long_name": "half the sum of squared residuals", "units": "1"}})
+    described = {"loss": {"long_name": "half the sum of squared residuals", "units": "1"}}
+    by_path = {f"physics.{n.path}": n.kind for n in numbers_of(config.physics)}
+    kinds = {own[0]: by_path[path] for path, own in names.items() if path in by_path}
+    return Exportable(function, arguments, described, kinds=kinds, failed=math.inf)
 
 
 FUNCTIONS: dict[str, Callable[[Config], Exportable]] = {"rollout": rollout, "step": step, "loss": loss}
+
+
+def exportable(what: str, config: Config) -> Exportable:
+    """A function of a configuration by its name, with the arguments that do something, in the ranges of its keys."""
+    return FUNCTIONS[what](config).used().guarded()
 
 
 def require_function(what: str) -> None:

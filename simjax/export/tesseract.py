@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-API_NAME = "tesseract_api.py"
-CONFIG_NAME = "tesseract_config.yaml"
-REQUIREMENTS_NAME = "tesseract_requirements.txt"
+from simjax.io.replacing import EXPORTED
+
+API_NAME, CONFIG_NAME, REQUIREMENTS_NAME = EXPORTED[3:]
 API = Path(__file__).with_name("tesseract_api.txt")
 """The endpoints, which read the program and its description beside them; its own file, as simjax never imports it."""
 PLACE = "/tesseract"

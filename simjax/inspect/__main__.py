@@ -12,6 +12,7 @@ from simjax.command import CommandParser, configured, exit_code_of
 from simjax.errors import ConfigurationError, ResourceError
 from simjax.inspect.inspect_program import inspect_program
 from simjax.io.files import write_text
+from simjax.io.replacing import INSPECTION, PICTURE, require_replaceable
 
 USAGE = "python -m simjax.inspect experiment=NAME target=TARGET [key=value ...] [--json FILE] [--picture FILE.png]"
 HELP = f"""\
@@ -61,6 +62,10 @@ def _main(options: argparse.Namespace) -> int:
         raise ConfigurationError(f"expected target=TARGET, such as target=v5e:16x16; usage: {USAGE}")
     if options.picture is not None and options.picture.suffix != ".png":
         raise ConfigurationError(f"--picture {options.picture}: expected a name that ends in .png.")
+    if options.json is not None:
+        require_replaceable(options.json, INSPECTION, f"--json {options.json}")
+    if options.picture is not None:
+        require_replaceable(options.picture, PICTURE, f"--picture {options.picture}")
     config = configured(overrides, options.config_dir, USAGE)
     inspection = inspect_program(config, targets[-1], scaling=not options.no_scaling)
     print(inspection)

@@ -10,6 +10,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from simjax.inspect.target import Target
+from simjax.io.replacing import INSPECTION_FORMAT
 
 if TYPE_CHECKING:
     from simjax.inspect.estimate import Exchange, Tally
@@ -87,6 +88,7 @@ class Inspection:
         """Everything as plain values, in seconds and bytes, to be kept as JSON."""
         chip = self.target.chip
         return {
+            "format": INSPECTION_FORMAT,
             "experiment": self.experiment, "model": self.model, "precision": self.precision,
             "integrator": self.integrator, "target": str(self.target), "devices": self.target.count,
             "mesh": self.mesh, "shape": list(self.shape), "block": list(self.block),

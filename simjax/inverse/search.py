@@ -27,6 +27,7 @@ from simjax.driver.mesh_choice import with_devices
 from simjax.driver.progress import IterationProgress
 from simjax.driver.provenance import COMPLETED, Part, Run, description, last_outcome, new_run, restore
 from simjax.driver.simulation import Simulation
+from simjax.driver.time_limits import is_signal, limit_reached, no_step, require_time
 from simjax.errors import ConfigurationError, NumericalError, Stopped, stop_error
 from simjax.inverse.estimate import Estimate, answer
 from simjax.inverse.methods.gradient_check import GradientCheck, gradient_health
@@ -173,6 +174,7 @@ class Search:
                 config = with_devices(config)
                 stages = Stages(InverseProblem(config) if isinstance(self.problem, Config) else self.problem)
                 if earlier is None:
+                    require_time(config.limits, wall.monotonic() - launched)
                     stages.check()
             folder = Path(group.decide(lambda: str(new_run_folder(config))) if earlier is None else earlier)
             place, replace = place_of_copy(config, folder), earlier is None and config.output.overwrite
@@ -252,7 +254,7 @@ class _Search:
         self.kept: dict[int, Any] = {}
         self._last_checkpoint = wall.monotonic()
         self._seconds = 0.0  # of the longest iteration
-        self._begun = False
+        self._begun = self._iterated = False
 
     def carry_out(self, resumed: bool) -> SearchResult:
         begun = wall.monotonic()
@@ -340,9 +342,12 @@ class _Search:
         while int(iterate.iteration) < self.options.iterations:
             reason = self.group.first_reason(self.signals.received or self._time_is_up())
             if reason:
+                if not self._iterated and not is_signal(reason):
+                    raise no_step(reason, wall.monotonic() - self._launched)
                 return iterate, reason
             begun = wall.monotonic()
             before, iterate = iterate, step(problem, iterate)
+            self._iterated = True
             self._record(stage, solver, iterate)
             self._seconds = wall.monotonic() - begun
             if self.group.gather(self._checkpoint_is_due())[0]:
@@ -352,11 +357,8 @@ class _Search:
         return iterate, None
 
     def _time_is_up(self) -> str | None:
-        """Return why to stop if the wall-clock limit leaves no room for one more iteration, else None."""
-        limit = self.config.limits.wall_clock
-        if limit is None or wall.monotonic() - self._launched + self._seconds + 1.0 < limit:
-            return None
-        return f"the wall-clock limit of {limit:g} s"
+        """Return why to stop if a limit leaves no room for one more iteration, else None."""
+        return limit_reached(self.config.limits, wall.monotonic() - self._launched, self._seconds + 1.0)
 
     def _record(self, stage: int, solver, iterate: Iterate) -> None:
         """One line of history, or the sentence that says why there is none."""

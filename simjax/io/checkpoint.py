@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from simjax.errors import CheckpointError, InputOutputError
-from simjax.io.files import fingerprint, require_free_space, synchronise, write_text
+from simjax.io.files import fingerprint, require_free_space, synchronise, what_to_do, write_text
 from simjax.processes import PATIENCE_SECONDS, processes
 
 if TYPE_CHECKING:
@@ -242,9 +242,10 @@ class Checkpoints:
             self._manager = None
         if self._group.first:
             shutil.rmtree(self.folder / SAVING_FOLDER, ignore_errors=True)
+        advice = what_to_do(error) if isinstance(error, OSError) else "free space or mend the permissions of the folder"
         return InputOutputError(
             f"{self.folder}: the checkpoint of step {step} could not be written ({error}); earlier ones are "
-            "kept: free space or mend the permissions of the folder, then resume."
+            f"kept: {advice}, then resume."
         )
 
 

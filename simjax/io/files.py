@@ -8,7 +8,7 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Literal, TextIO
 
@@ -55,7 +55,7 @@ def open_in_run(path: Path, mode: Literal["a", "w"] = "a") -> TextIO:
     except InputOutputError:
         raise
     except OSError as error:
-        raise InputOutputError(f"{path} cannot be written ({error.strerror}); mend the permissions.") from error
+        raise InputOutputError(f"{path} cannot be written ({error.strerror}); {what_to_do(error)}.") from error
 
 
 def refuse_links(folder: Path) -> None:
@@ -109,12 +109,13 @@ def replaced_together(paths: Sequence[Path]) -> Iterator[list[Path]]:
         raise
     except OSError as error:
         raise InputOutputError(
-            f"{', '.join(map(str, paths))} could not be written ({error}); what was there before is kept: free space "
-            "or mend the permissions of the folder, then resume."
+            f"{', '.join(map(str, paths))} could not be written ({error}); what was there before is kept: "
+            f"{what_to_do(error)}, then resume."
         ) from error
     finally:
         for temporary in temporaries:
-            temporary.unlink(missing_ok=True)
+            with suppress(OSError):  # the error that is under way says more
+                temporary.unlink(missing_ok=True)
 
 
 def _rename_all(temporaries: Sequence[Path], paths: Sequence[Path]) -> None:
@@ -225,16 +226,22 @@ def new_hdf5(path: Path) -> Iterator[h5py.File]:
                 raise target.error
 
 
-def remove_temporaries(folder: Path) -> None:
-    """Removes the unfinished files that a killed run left in `folder`."""
-    for path in folder.glob("*" + TEMPORARY_SUFFIX):
-        path.unlink(missing_ok=True)
+def what_to_do(error: OSError, otherwise: str = "mend the permissions of the folder") -> str:
+    """Advice on a file that cannot be written: one of what the disk lacks, or `otherwise`."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "free space, or remove files where it is their number that is used up (df -i, quota)"
+    return otherwise
 
 
 def require_free_space(folder: Path, needed: int, *, resumed: bool = False) -> None:
     """Raises InputOutputError where the disk that `folder` is on, or will be made on, has too few bytes free."""
     there = next(path for path in (folder, *folder.absolute().parents) if path.is_dir())
-    free = shutil.disk_usage(there).free
+    free, files = shutil.disk_usage(there).free, os.statvfs(there)
+    if files.f_files and not files.f_favail:
+        raise InputOutputError(
+            f"{there} has room for no more files, though {free / 1e9:.2f} GB are free; remove files (df -i counts them)"
+            f"{'' if resumed else ', or set output.root to a folder on another disk'}."
+        )
     if free < needed:
         elsewhere = "" if resumed else "set output.root to a folder on another disk, "
         raise InputOutputError(

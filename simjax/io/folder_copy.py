@@ -18,12 +18,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
-from simjax.errors import CheckpointError, ConfigurationError, InputOutputError, SimjaxError
+from simjax.errors import CheckpointError, ConfigurationError, InputOutputError, SimjaxError, without_credentials
 from simjax.io.checkpoint import COMMIT_NAME, SAVING_FOLDER
 from simjax.io.files import TEMPORARY_SUFFIX, replaced, write_text
 from simjax.io.lock import LOCK_NAME
+from simjax.io.replacing import PROVENANCE_NAME, is_name_of_run, is_provenance
 from simjax.io.segments import SEGMENT_FOLDER
 from simjax.processes import Processes
+from simjax.schema.locate import credentials_problem
 
 LOG = logging.getLogger("simjax")
 CHECKPOINTS = "checkpoints"
@@ -72,6 +74,7 @@ class FolderCopy:
     def __enter__(self) -> FolderCopy:
         with _in_a_sentence(f"output.copy_to: {self.url} cannot be read", ConfigurationError):
             there = _names(self._files, self._root)
+        self._refuse_foreign(there)
         if not self.replace:
             self._refuse_to_lose(there)
         self._there = set(there)
@@ -93,6 +96,19 @@ class FolderCopy:
             if kind is None:
                 raise InputOutputError(sentence) from error
             LOG.info(sentence)
+
+    def _refuse_foreign(self, there: list[str]) -> None:
+        """Raises ConfigurationError where files in the store have names of a run's, and none tells of a run."""
+        lost = next((name for name in there if is_name_of_run(name)), None)
+        if lost is None:
+            return
+        with _in_a_sentence(f"output.copy_to: {self.url} cannot be read", ConfigurationError):
+            known = PROVENANCE_NAME in there and is_provenance(self._files.cat_file(f"{self._root}/{PROVENANCE_NAME}"))
+        if not known:
+            raise ConfigurationError(
+                f"output.copy_to: {self.url} holds {lost} without the {PROVENANCE_NAME} of a run, and simjax replaces "
+                "only a run that it wrote; name another place, or remove the files by hand."
+            )
 
     def _refuse_to_lose(self, there: list[str]) -> None:
         """Raises CheckpointError where the store has later checkpoints than the folder, which would be removed."""
@@ -130,6 +146,8 @@ class FolderCopy:
             now = _files_in(self.folder)
             segments = [name for name in now if _is_segment(name)]
             saved = [name for name in now if str(PurePosixPath(name)).startswith(tuple(f"{c}/" for c in checkpoints))]
+            if PROVENANCE_NAME in opened:  # first: without it nobody knows whose files they are
+                self._send(PROVENANCE_NAME, opened.pop(PROVENANCE_NAME))
             for name in segments:
                 self._send(name, self._changed(name))
             for name, file in opened.items():
@@ -137,6 +155,8 @@ class FolderCopy:
             for name in sorted(saved, key=lambda name: name.endswith(COMMIT_NAME)):
                 self._send(name, self._changed(name))
         for name in self._there - {*others, *segments, *saved}:
+            if name not in self._sent and not is_name_of_run(name):
+                continue  # not of this run, nor of one that it replaces
             with contextlib.suppress(FileNotFoundError):  # gone before it was sent
                 self._files.rm_file(f"{self._root}/{name}")
             self._sent.pop(name, None)
@@ -214,6 +234,17 @@ def fetched(url: str, parent: Path) -> Path:
     return folder
 
 
+def text_in_copy(url: str, name: str) -> str:
+    """The text of a file of the run that a store has a copy of.
+
+    Raises:
+        ConfigurationError: the store cannot be read, or has no such file.
+    """
+    files, root = _store(url)
+    with _in_a_sentence(f"resume={url}: {name} of a run cannot be read there", ConfigurationError):
+        return files.cat_file(f"{root}/{name}").decode("utf-8")
+
+
 def copies_in(url: str, name: str) -> dict[str, bytes]:
     """The content of the file `name` of every run below a place of a store that has a checkpoint, by the run's place.
 
@@ -243,6 +274,8 @@ def _store(url: str) -> tuple[Any, str]:
     import fsspec
 
     scheme = url.split("://", 1)[0]
+    if problem := credentials_problem(url):
+        raise ConfigurationError(f"{url}: expected {problem}.")
     if "::" in scheme or scheme in WRAPPERS:
         raise ConfigurationError(f"{url}: expected one object store, such as gs://bucket/runs, not one within another.")
     try:
@@ -316,7 +349,7 @@ def _in_a_sentence(sentence: str, kind: type[SimjaxError], advice: str = "") -> 
 
 
 def _said(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    return f"{type(error).__name__}: {without_credentials(' '.join(str(error).split()))[:200]}"
 
 
 def _seen(about: os.stat_result) -> tuple[int, int]:

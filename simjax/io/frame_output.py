@@ -18,7 +18,7 @@ import numpy as np
 
 from simjax.errors import InputOutputError
 from simjax.io.containment import require_contained
-from simjax.io.files import fingerprint, remove_temporaries, replaced
+from simjax.io.files import fingerprint, replaced, what_to_do
 from simjax.io.formats import formats_at_end
 from simjax.io.frame_layout import (
     NO_NUMBERS,
@@ -34,6 +34,7 @@ from simjax.io.frame_layout import (
     written_times,
 )
 from simjax.io.gathered import Gathered, Values
+from simjax.io.replacing import remove_temporaries
 from simjax.io.segments import (
     ADVICE,
     RUN_ID,
@@ -122,7 +123,7 @@ class FrameWriter(abc.ABC):
             if isinstance(error, InputOutputError):
                 raise
             raise InputOutputError(
-                f"{self.folder} cannot be written ({error}); set output.folder to another."
+                f"{self.folder} cannot be written ({error}); {what_to_do(error, 'set output.folder to another')}."
             ) from error
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="simjax-output")
 

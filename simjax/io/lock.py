@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from simjax.errors import InputOutputError
-from simjax.io.files import open_without_following, refuse_links
+from simjax.io.files import open_without_following, refuse_links, what_to_do
 from simjax.processes import Processes
 
 LOCK_NAME = ".simjax.lock"
@@ -53,8 +53,8 @@ class FolderLock:
             raise
         except OSError as error:
             raise InputOutputError(
-                f"{self.path.parent} cannot be a run's folder ({error.strerror}); expected a folder that can "
-                "be written: set output.folder to one."
+                f"{self.path.parent} cannot be a run's folder ({error.strerror}); expected a folder that can be "
+                f"written: {what_to_do(error, 'set output.folder to one')}."
             ) from error
         try:
             self._acquire(descriptor)

@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from simjax.io.files import new_hdf5, replaced
+from simjax.io.replacing import DATA, DATA_LAYOUTS, LAYOUT_ATTRIBUTE, require_replaceable
 from simjax.io.saved_runs import Folders, Variable
-from simjax.io.trajectories import Trajectories, gathered
+from simjax.io.trajectories import Trajectories, files_of, gathered
 
 # What the sets of compressible flow call the variables of a gas; all of a run's dimensions are needed.
 OF_GAS = {"density": "density", "pressure": "pressure", "velocity_x": "Vx", "velocity_y": "Vy", "velocity_z": "Vz"}
@@ -38,15 +39,17 @@ def write_pdebench(runs: Folders, file: Path, fields: Sequence[str] | None = Non
         What was written.
 
     Raises:
-        ConfigurationError: runs do not fit together or into the layout.
+        ConfigurationError: runs do not fit together or into the layout, or the file is there and is no such data.
         InputOutputError: a run cannot be read, or the file not written.
     """
+    require_replaceable(file, DATA, f"file={file}", files_of(runs))
     trajectories = gathered(runs, fields)
     samples, states, *cells = trajectories.shape
     shape = samples, states, *reversed(cells)
     variables = trajectories.variables
     file.parent.mkdir(parents=True, exist_ok=True)
     with replaced(file) as path, new_hdf5(path) as made:
+        made.attrs[LAYOUT_ATTRIBUTE] = DATA_LAYOUTS[1]
         for name, value in trajectories.constants.items():
             made.attrs[name] = value
         for name, values in {"t": trajectories.times, **trajectories.lines}.items():

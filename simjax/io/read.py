@@ -25,6 +25,7 @@ from simjax.io.staggering import RunAccessor as RunAccessor  # registers `datase
 from simjax.io.stored import open_stored
 from simjax.io.time_statistics_files import FOLDER as STATISTICS_FOLDER
 from simjax.schema.errors import closest
+from simjax.schema.locate import usable_path
 
 SPECIES_NAMES = ("flag_values", "flag_meanings")
 OF_PARTICLES = ("mass", "charge")
@@ -79,7 +80,7 @@ def open_output(folder: Path, name: str) -> xarray.Dataset:
         >>> sj.open_output(folder, "probe").density.dims
         ('station', 'time')
     """
-    there = _output_masters(Path(folder))
+    there = _output_masters(usable_path(folder, "open_output"))
     if name not in there:
         close = closest(name, there)
         hint = f"did you mean '{close}'?" if close else f"it has {', '.join(there) or 'none'}."
@@ -123,6 +124,7 @@ def require_readable(folder: Path) -> Path:
 
 def _master_of(folder: Path) -> Path:
     """The file that shows all frames of a run."""
+    folder = usable_path(folder, "folder")
     there = [folder / name for name in (MASTER_NAME, ENSEMBLE_NAME) if (folder / name).is_file()]
     return there[0] if there else folder / FIELDS_NAME
 

@@ -27,7 +27,7 @@ class _NamedArray(BackendArray):
             reason = " ".join(str(error).split())
             raise InputOutputError(
                 f"{self._path}: {self._name!r} cannot be read ({reason}); a file of the run is damaged: "
-                f"simjax.check_run({str(self._path.parent)!r}) names it, bring it back from a copy."
+                f"simjax.check_files({str(self._path.parent)!r}) names it, bring it back from a copy."
             ) from error
 
 

@@ -11,9 +11,7 @@ import numpy as np
 
 from simjax.io.files import new_hdf5, replaced
 from simjax.io.frame_layout import Variable, cf_attributes, write_variables
-
-TRAINING_NAME, MODULE_NAME = "training.h5", "module.eqx"
-LAYOUT = "simjax training/1"
+from simjax.io.replacing import LAYOUT_ATTRIBUTE, MODULE_NAME, TRAINING_LAYOUT, TRAINING_NAME
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ def write_training(folder: Path, history: Sequence[TrainingLine]) -> Path:
             variables.append(_variable(name, np.asarray(filled, dtype), meaning))
     path = folder / TRAINING_NAME
     with replaced(path) as temporary, new_hdf5(temporary) as file:
-        write_variables(file, {**cf_attributes("Training"), "simjax_layout": LAYOUT}, variables)
+        write_variables(file, {**cf_attributes("Training"), LAYOUT_ATTRIBUTE: TRAINING_LAYOUT}, variables)
     return path
 
 

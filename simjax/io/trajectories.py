@@ -12,8 +12,10 @@ import yaml
 
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
+from simjax.io.replacing import written_by_run
 from simjax.io.saved_runs import Folders, SavedRun, Variable, saved_runs
 from simjax.io.staggering import FACE, between_faces
+from simjax.schema.locate import usable_path
 
 PIECE_BYTES = 64 << 20
 # Variables that files have beside fields on grids which are not uniform and Cartesian.
@@ -109,6 +111,12 @@ def gathered(folders: Folders, fields: Sequence[str] | None) -> Trajectories:
         variables, runs[0].times, {name: float(numbers[name][0]) for name in names if name in same},
         {name: numbers[name] for name in names if name not in same},
     )  # fmt: skip
+
+
+def files_of(folders: Folders) -> list[Path]:
+    """Files of runs, which are not to be replaced by what is made of them."""
+    given = [folders] if isinstance(folders, (str, Path)) else folders
+    return [path for folder in given for path in written_by_run(usable_path(folder, "runs"))]
 
 
 def _named(run: SavedRun, row: int) -> str:

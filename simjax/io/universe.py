@@ -12,6 +12,7 @@ from simjax.errors import ConfigurationError, InputOutputError
 from simjax.io.h5md import TRAJECTORY
 from simjax.io.particle_output import ENSEMBLE_NAME, MASTER_NAME
 from simjax.io.read import open_hdf5, require_readable
+from simjax.schema.locate import usable_path
 
 if TYPE_CHECKING:
     from MDAnalysis import Universe
@@ -37,7 +38,7 @@ def open_universe(run: str | Path | Any, member: int | None = None) -> Universe:
         >>> len(universe.select_atoms("type wall")) > 0
         True
     """
-    folder = Path(getattr(run, "folder", run))
+    folder = usable_path(getattr(run, "folder", run), "open_universe")
     path = _trajectory(folder, member)
     require_readable(folder)
     try:

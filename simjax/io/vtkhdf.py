@@ -11,6 +11,7 @@ import numpy as np
 
 from simjax.io.files import new_hdf5, replaced
 from simjax.io.formats import output_format
+from simjax.io.replacing import LAYOUT_ATTRIBUTE, VIEW_LAYOUT
 from simjax.io.statistic_variables import statistic_output
 from simjax.schema.statistics import QUANTILES
 
@@ -48,6 +49,7 @@ def write_images(writer: GridWriter) -> None:
     parts = [*(of_members if writer.outputs else ()), *_statistics(writer)]
     path = writer.folder / ("fields.m0000.vtkhdf" if numbers is None else "fields.vtkhdf")
     with replaced(path) as temporary, new_hdf5(temporary) as file:
+        file.attrs[LAYOUT_ATTRIBUTE] = VIEW_LAYOUT
         root = file.create_group("VTKHDF", track_order=True)
         if numbers is None:
             _write_part(root, Part("", (), writer.outputs), writer, times, kinds)
@@ -148,7 +150,7 @@ def _write_array(root: h5py.Group, name: str, components: list[Output], source: 
         layout[(*thin, output.component) if vector else thin] = source.of(output.name)
     cell_arrays, offsets = root["CellData"], root["Steps/CellDataOffsets"]
     assert isinstance(cell_arrays, h5py.Group) and isinstance(offsets, h5py.Group)
-    # Components that a plane has not are zero; a missing file would read so too, which check_run tells.
+    # Components that a plane has not are zero; a missing file would read so too, which check_files tells.
     dataset = cell_arrays.create_virtual_dataset(name, layout, fillvalue=0)
     dataset.attrs["grid_location"] = "center" if _centred(components) else "lower faces"
     offsets[name] = np.arange(source.frames, dtype="i8")

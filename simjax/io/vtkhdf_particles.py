@@ -11,6 +11,7 @@ import numpy as np
 from simjax.io.files import new_hdf5, replaced
 from simjax.io.formats import output_format
 from simjax.io.frame_layout import FrameLayout, Variable
+from simjax.io.replacing import LAYOUT_ATTRIBUTE, VIEW_LAYOUT
 
 if TYPE_CHECKING:
     from simjax.io.particle_output import ParticleWriter
@@ -29,6 +30,7 @@ def write_points(writer: ParticleWriter) -> None:
     if not writer.placed:  # else there is nothing to see
         return
     with replaced(writer.folder / "particles.vtkhdf") as path, new_hdf5(path) as file:
+        file.attrs[LAYOUT_ATTRIBUTE] = VIEW_LAYOUT
         root = file.create_group("VTKHDF", track_order=True)
         if writer.members is None:
             _write_member(root, writer, None)

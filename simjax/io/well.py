@@ -19,8 +19,9 @@ from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.io.files import new_hdf5, replaced
 from simjax.io.frame_layout import FILLED_BYTES
+from simjax.io.replacing import DATA, DATA_LAYOUTS, LAYOUT_ATTRIBUTE, require_replaceable
 from simjax.io.saved_runs import Folders, SavedRun, Variable
-from simjax.io.trajectories import Trajectories, gathered
+from simjax.io.trajectories import Trajectories, files_of, gathered
 
 # Sides through which something comes in or leaves; all others but the periodic one are walls.
 OPEN_SIDES = frozenset({"inflow", "outflow", "open", "turbulent_inflow", "absorbing"})
@@ -51,14 +52,16 @@ def write_well(
         What was written.
 
     Raises:
-        ConfigurationError: runs do not fit together or into the layout.
+        ConfigurationError: runs do not fit together or into the layout, or the file is there and is no such data.
         InputOutputError: a run cannot be read, or the file not written.
     """
+    require_replaceable(file, DATA, f"file={file}", files_of(runs))
     trajectories = gathered(runs, fields)
     if file.suffix not in (".h5", ".hdf5"):
         raise ConfigurationError(f"file={file}: expected a name that ends in .hdf5 or .h5, which readers look for.")
     file.parent.mkdir(parents=True, exist_ok=True)
     with replaced(file) as path, new_hdf5(path) as made:
+        made.attrs[LAYOUT_ATTRIBUTE] = DATA_LAYOUTS[0]
         _write_head(made, trajectories, name or trajectories.box.name)
         _write_dimensions(made.create_group("dimensions"), trajectories)
         _write_sides(made.create_group("boundary_conditions"), trajectories)

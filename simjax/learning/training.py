@@ -15,14 +15,13 @@ from simjax.driver.progress import IterationProgress
 from simjax.errors import ConfigurationError, NumericalError, stop_error
 from simjax.io.checkpoint import Checkpoints
 from simjax.io.lock import locked
+from simjax.io.replacing import CHECKPOINTS_FOLDER, TRAINING, TRAINING_PICTURE_NAME, require_replaceable
 from simjax.io.training_output import TrainingLine, write_module, write_training
 from simjax.learning.learner import Learner, TrainingState, Update
 from simjax.learning.loss import Batch, BatchLoss
 from simjax.notebook import in_notebook
 from simjax.processes import processes
 from simjax.report.picture import Picture
-
-CHECKPOINTS_NAME, PICTURE_NAME = "checkpoints", "training.png"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +79,8 @@ def train(
 
     Raises:
         NumericalError: weights became NaN or infinite; the last good checkpoint stays.
-        ConfigurationError: an argument is none, or batches do not fit a loss or have ended.
+        ConfigurationError: an argument is none, batches do not fit a loss or have ended, or the folder has files of
+            these names that are not of a training.
         Interrupted, Stopped: after a signal; with a folder, after a checkpoint.
 
     Examples:
@@ -112,6 +112,7 @@ def train(
                 "data: expected an iterator with get_state and set_state, as sj.batches gives it, so that the training "
                 "can go on; leave folder out for another one."
             )
+        require_replaceable(folder, TRAINING, f"folder={str(folder)!r}")
         with locked(folder, group):
             return _Training(learner, stages, data, folder, every, checked, shown, signals).carry_out()
 
@@ -128,7 +129,7 @@ class _Training:
         self.total = sum(stage.updates for stage in stages)
         self.history: list[TrainingLine] = []
         self.since: list[list[float]] = []  # errors and gradients since the last line of the history
-        self.checkpoints = None if folder is None else Checkpoints(folder / CHECKPOINTS_NAME)
+        self.checkpoints = None if folder is None else Checkpoints(folder / CHECKPOINTS_FOLDER)
         self.display = IterationProgress("Training", self.total, noun="update") if shown else None
 
     def carry_out(self) -> Training:
@@ -149,7 +150,7 @@ class _Training:
         module = self.learner.module(state)
         training = Training(module, tuple(self.history), state, self.folder)
         if self.folder is not None:
-            training.plot().save(self.folder / PICTURE_NAME)
+            training.plot().save(self.folder / TRAINING_PICTURE_NAME)
         return training
 
     def _begun(self) -> TrainingState:
@@ -179,7 +180,7 @@ class _Training:
             ) from None
         after, told = self.learner.update(state, stage.loss, batch)
         if not bool(told.finite):
-            kept = "" if self.folder is None else f" The last good checkpoint is in {self.folder / CHECKPOINTS_NAME}."
+            kept = "" if self.folder is None else f" The last good checkpoint is in {self.folder / CHECKPOINTS_FOLDER}."
             raise NumericalError(
                 f"update {done + 1}, in stage {number + 1}, made weights that are not finite (error "
                 f"{float(told.loss):g}, norm of the gradient {float(told.gradient_norm):g}); write a smaller learning "

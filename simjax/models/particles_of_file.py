@@ -55,6 +55,16 @@ def require_same(file: str, differences: Sequence[Difference]) -> None:
         )
 
 
+def require_masses(file: str, mass: np.ndarray) -> None:
+    """Refuse masses that no configuration can have, which are not to be told as what to write."""
+    wrong = np.flatnonzero(mass <= 0)
+    if wrong.size:
+        raise ConfigurationError(
+            f"particles.file={file}: expected masses above zero, got {mass[wrong[0]]:g} of particle {wrong[0]} "
+            f"({wrong.size} such); correct them in the file."
+        )
+
+
 def box_differences(config: Config, found: FileParticles) -> Iterator[Difference]:
     """Differences of the boxes: their lengths, where axes close on themselves, and where others begin."""
     box, said = bounds_of(config), found.box

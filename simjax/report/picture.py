@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 from simjax.errors import ConfigurationError
 from simjax.io.files import replaced
+from simjax.schema.locate import usable_path
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Picture:
         Raises:
             ConfigurationError: the path ends otherwise than in the picture's format.
         """
-        path = Path(path)
+        path = usable_path(path, "save")
         if path.suffix != f".{self.format}":
             raise ConfigurationError(
                 f"save({str(path)!r}): expected a name that ends in .{self.format}; write "

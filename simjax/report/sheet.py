@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import Formatter, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from simjax.io.files import replaced
+from simjax.io.replacing import PICTURE_MARK
 from simjax.report.colours import ColourScale, palette_table
 from simjax.report.labels import common_power, number, scaled_label, tick_labels, with_units
 from simjax.report.scalars import Scalar
@@ -64,7 +65,8 @@ class Sheet:
     def save(self, path: Path) -> Path:
         """Write the figure in the format of the path's suffix: to a neighbouring name, then renamed."""
         with replaced(path) as temporary:
-            self.figure.savefig(temporary, format=path.suffix.removeprefix("."))
+            form = path.suffix.removeprefix(".")
+            self.figure.savefig(temporary, format=form, metadata={"Software": PICTURE_MARK} if form == "png" else None)
         return path
 
 

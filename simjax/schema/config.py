@@ -30,6 +30,7 @@ from simjax.schema.kinds import (
 )
 from simjax.schema.members import EnsembleConfig, EnsembleKeys
 from simjax.schema.model_schema import AXES, FieldSchema, ModelSchema
+from simjax.schema.moments import Moment
 from simjax.schema.particles import CHOSEN, BoxConfig, NeighborListConfig, ParticlesSection
 from simjax.schema.storage import StorageConfig
 from simjax.schema.stretch import StretchConfig
@@ -81,7 +82,7 @@ class TimeConfig:
         Real(above=0.0, optional=True), None, units="s", about="length of every step; null: by courant"
     )
     courant: float | None = key(
-        Real(above=0.0, high=10.0, optional=True),
+        Real(low=1e-6, high=10.0, optional=True),
         None,
         about="step over the model's largest one; the rates of all axes add up, so that in a gas 0.3 in a cube is 0.1 "
         "per axis",
@@ -164,8 +165,9 @@ class LimitsConfig:
         Real(above=0.0, optional=True),
         None,
         units="s",
-        about="time after which a run stops with a checkpoint; null: none",
+        about="time from the start of Python after which a run stops with a checkpoint; null: none",
     )
+    until: str | None = key(Moment(), None, about="date and time at which a job ends: a run stops before; null: none")
     memory: float | None = key(Real(above=0.0, optional=True), None, units="GiB", about="per device")
     step_shrink: float | None = key(
         Real(above=0.0, high=0.1, optional=True), 1e-6, about="least Courant-limited step, of the first one"

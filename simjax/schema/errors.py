@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable
 from typing import Any
 
-from simjax.errors import ConfigurationError
+from simjax.errors import ConfigurationError, without_credentials
 from simjax.schema.renames import KEYS
 
 SHOWN = 30
@@ -86,6 +86,6 @@ def join(path: str, key: str) -> str:
 
 
 def show(value: Any, width: int = 60) -> str:
-    """A value as it is quoted in a message, cut to `width` characters."""
-    text = repr(value)
+    """A value as it is quoted in a message, cut to `width` characters after what nobody is to see."""
+    text = without_credentials(repr(value))
     return text if len(text) <= width else text[: width - 3] + "..."

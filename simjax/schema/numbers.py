@@ -91,6 +91,17 @@ def named_numbers(config: Any) -> dict[str, float]:
     return values
 
 
+def number_kinds(config: Any) -> dict[str, Real]:
+    """Kinds of the numbers of a configuration by their names in `named_numbers`, those that its keys allow.
+
+    A named parameter may be any finite number.
+    """
+    kinds = {n.name: n.kind for n in numbers_of(config.physics)} | dict.fromkeys(config.parameters, Real())
+    if config.particles is not None:
+        kinds |= {f"start_{n.name}": n.kind for n in numbers_of(config.particles)}
+    return {name: kind for name, kind in kinds.items() if name in named_numbers(config)}
+
+
 def leads_to_some(path: str, known: Iterable[str]) -> bool:
     """Tell whether some of the `known` paths go on below this one."""
     return any(name.startswith(f"{path}.") for name in known)

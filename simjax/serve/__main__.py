@@ -23,7 +23,8 @@ options:
   batch=8              most requests in one call, a power of two
   vjp_order=1          1: gradients too; 0: results alone, which compiles sooner
   key=value            set a value of the configuration, such as grid.shape=[32,32]
-  --host 127.0.0.1     where it listens
+  --host 127.0.0.1     where it listens; other machines reach it at 0.0.0.0, without password and encryption
+  --names NAME,NAME    names by which it is asked, beside addresses, localhost and that of the machine
   --port 8080          0: any that is free, which is told
   --requests 64        most requests at once; more are refused
   --seconds 60         in which a request is answered or given up
@@ -44,6 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = CommandParser(USAGE)
     parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--names", default="")
     parser.add_argument("--port", type=int, default=8080)
     parser.add_argument("--requests", type=int, default=DEFAULT.requests)
     parser.add_argument("--seconds", type=float, default=DEFAULT.seconds)
@@ -61,12 +63,18 @@ def _main(options: argparse.Namespace) -> int:
     batch = whole_number(chosen, "batch", 8, "a power of two, such as 8")
     config = configured_as(run, overrides, options.config_dir, USAGE)
 
+    from simjax.serve.hosts import is_of_this_machine_alone
     from simjax.serve.server import bound, serve
     from simjax.serve.service import Service
 
     with bound(options.host, options.port) as at:  # before minutes of compiling
+        if not is_of_this_machine_alone(at.getsockname()[0]):
+            print(
+                f"simjax: warning: --host {options.host} answers every machine that reaches this one, without password "
+                "and encryption; write --host 127.0.0.1, behind a proxy that has both.", file=sys.stderr,
+            )  # fmt: skip
         service = Service(config, what=chosen.get("what", "rollout"), vjp_order=order, batch=batch)
-        serve(service, at, limits)
+        serve(service, at, limits, [name for name in options.names.replace(" ", "").split(",") if name])
     return 0
 
 

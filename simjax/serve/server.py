@@ -7,7 +7,7 @@ import math
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from simjax.errors import ResourceError
 from simjax.serve.limits import DEFAULT, Limits
@@ -17,6 +17,7 @@ try:
     import uvicorn
 
     from simjax.serve.application import application
+    from simjax.serve.connections import timed
 except ImportError:
     raise ResourceError(
         "requests are served by starlette and uvicorn, which are not installed; write pip install 'simjax[serve]'."
@@ -46,12 +47,15 @@ def address(at: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def serve(service: Service, at: socket.socket, limits: Limits = DEFAULT) -> None:
-    """Answer requests until SIGTERM or SIGINT, after which those that are being answered are finished."""
+def serve(service: Service, at: socket.socket, limits: Limits = DEFAULT, names: Collection[str] = ()) -> None:
+    """Answer requests until SIGTERM or SIGINT, after which those that are being answered are finished.
+
+    names: of this machine, by which it is asked beside its addresses.
+    """
     service.compile()
     at.listen()
     told = f"simjax serves {service.what} of {service.config.model} at {address(at)}"
-    server = _server(service, limits, lambda: print(told, flush=True))
+    server = _server(service, limits, lambda: print(told, flush=True), names)
 
     def stop(*_) -> None:
         server.should_exit = True
@@ -82,10 +86,13 @@ def serving(service: Service, limits: Limits = DEFAULT) -> Iterator[str]:
         thread.join()
 
 
-def _server(service: Service, limits: Limits, started: Callable[[], None]) -> uvicorn.Server:
+def _server(
+    service: Service, limits: Limits, started: Callable[[], None], names: Collection[str] = ()
+) -> uvicorn.Server:  # fmt: skip
     return uvicorn.Server(
         uvicorn.Config(
-            application(service, limits, started),
+            application(service, limits, started, names),
+            http=timed(limits),  # pyright: ignore[reportArgumentType]
             log_level="warning",
             access_log=False,
             ws="none",

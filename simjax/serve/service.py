@@ -14,7 +14,7 @@ import numpy as np
 from simjax.driver.environment import set_up_jax, versions
 from simjax.driver.provenance import config_digest
 from simjax.errors import ConfigurationError
-from simjax.export.functions import FUNCTIONS, require_function, with_leading_axis
+from simjax.export.functions import exportable, require_function, with_leading_axis
 from simjax.schema.config import Config
 from simjax.schema.errors import closest
 from simjax.serve.messages import ARGUMENTS, COTANGENTS, GRADIENTS, RESULTS, Refusal, Sections
@@ -59,7 +59,7 @@ class Service:
             )
         config = set_up_jax(config)
         self.config, self.what, self.batch, self.has_gradients = config, what, batch, vjp_order == 1
-        self._made = FUNCTIONS[what](config)
+        self._made = exportable(what, config)
         self._shapes = self._made.shapes()
         self._results = jax.eval_shape(self._made.function, self._shapes)
         self._defaults = {name: np.asarray(u) for name, u in self._made.arguments.items()}
@@ -112,14 +112,23 @@ class Service:
             raise Refusal(400, f"frames={frames}: expected one of {', '.join(FRAMES)}.")
         results = self._chosen(query, "results", tuple(self._results))
         arguments = self._defaults | {
-            name: _as_expected(name, value, self._defaults[_one_of("argument", name, self._defaults)])
-            for name, value in given.get(ARGUMENTS, {}).items()
+            name: self._argument(name, value) for name, value in given.get(ARGUMENTS, {}).items()
         }
         if not gradients:
             return Question(arguments, None, results, (), frames == "all")
         cotangents = self._cotangents(given.get(COTANGENTS, {}), frames == "all")
         sought = self._chosen(query, "gradients", self._real_arguments)
         return Question(arguments, cotangents, results, sought, frames == "all")
+
+    def _argument(self, name: str, value: np.ndarray) -> np.ndarray:
+        """An argument of the shape and type of the configuration's own, in the range of its key."""
+        if name in self._made.extra["without_effect"]:
+            raise Refusal(400, f"{name}: no result depends on it; leave it out.")
+        found = _as_expected(name, value, self._defaults[_one_of("argument", name, self._defaults)])
+        kind = self._made.kinds.get(name)
+        if kind is not None and not kind.contains(float(found)):
+            raise Refusal(400, f"{name} = {float(found):g}: expected {kind.allowed}.")
+        return found
 
     def _chosen(self, query: Mapping[str, str], word: str, known: Sequence[str]) -> tuple[str, ...]:
         names = tuple(known) if word not in query else tuple(filter(None, query[word].split(",")))

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from configurations import DYE, FLOW, changed, composed, models, refusal, shipped
 
-from simjax.config import list_experiments, validate
+from simjax.config import list_experiments, load_config, validate
 from simjax.config.folders import config_yaml
 from simjax.core.domain import Domain
 from simjax.driver.build import describe_model
@@ -100,6 +100,24 @@ def test_every_model_has_an_experiment_and_writes_what_the_registry_says():
     assert shown == {name for name in MODELS if name.islower()}, "user models have class names"
 
 
+MOMENT = "2026-11-28T05:00:00+00:00"
+
+
+@pytest.mark.parametrize(
+    "written", ["2026-11-28T06:00:00+01:00", "2026-11-28 05:00Z", MOMENT, 1795842000, "1795842000", 1795842000.0]
+)
+def test_the_end_of_a_job_is_a_moment_with_its_zone_or_seconds(written):
+    config = validate(changed(FLOW, {"limits.until": written}))
+    assert config.limits.until == MOMENT and validate(config.write()) == config
+    file = yaml.safe_load(f"until: {written}")  # where YAML makes a date of it
+    assert validate(changed(FLOW, {"limits.until": file["until"]})).limits.until == MOMENT
+
+
+def test_the_end_of_a_job_on_the_command_line():
+    for written in ("2026-11-28T06:00:00+01:00", "1795842000"):
+        assert load_config("fluid", [f"limits.until={written}"]).limits.until == MOMENT
+
+
 # ---- mistakes: (base, changes, words of the message)
 
 MISTAKES = {
@@ -140,6 +158,22 @@ MISTAKES = {
     "negative step": (FLOW, {"time.dt": -0.1}, ["time.dt = -0.1"]),
     "010": (FLOW, {"time.dt": "010"}, ["write 10 without leading zeros"]),
     "12:30": (FLOW, {"limits.wall_clock": "12:30"}, ["limits.wall_clock", "clock notation"]),
+    "checkpoints without number": (FLOW, {"checkpoint.keep_every": 1e-320}, ["keep_every", "at most 10000000 check"]),
+    "steps of nothing": (FLOW, {"time.courant": 1e-320}, ["time.courant = 1e-320", ">= 1e-06"]),
+    "samples without number": (
+        FLOW,
+        {"outputs": [{"probe": {"points": [[0.5, 0.5]]}, "of": ["pressure"], "every": 1e-320}]},
+        ["every = 1e-320", "at most 2147483647 samples"],
+    ),
+    "statistics without number": (
+        FLOW,
+        {"statistics": [{"of": ["pressure"], "kinds": ["mean"], "every": 1e-320}]},
+        ["every = 1e-320", "at most 2147483647 samples"],
+    ),
+    "moment without a zone": (FLOW, {"limits.until": "2026-11-28T06:00"}, ["limits.until = '2026", "with its zone"]),
+    "no moment": (FLOW, {"limits.until": "tomorrow"}, ["limits.until = 'tomorrow'", "$SLURM_JOB_END_TIME"]),
+    "moment of a truth value": (FLOW, {"limits.until": True}, ["limits.until = True"]),
+    "endless moment": (FLOW, {"limits.until": 1e300}, ["limits.until = 1e+300"]),
     "two steps": (FLOW, {"time.dt": 0.1, "time.courant": 0.5}, ["time.courant=null", "time.dt=null"]),
     "too many steps": (FLOW, {"time.dt": 1e-12}, ["time.dt", "at most 2147483647 steps"]),
     "too many frames": (FLOW, {"time.output_every": 1e-9}, ["time.output_every", "frames"]),

@@ -75,9 +75,37 @@ def test_caches_lie_where_the_system_has_them(tmp_path, monkeypatch):
 def test_a_folder_of_someone_else_is_refused_and_an_open_one_is_closed(tmp_path, monkeypatch):
     (tmp_path / "open").mkdir(mode=0o777)
     assert private_folder(tmp_path / "open").stat().st_mode & 0o777 == 0o700
+    os.chmod(tmp_path / "open", 0o777)
+    assert private_folder(tmp_path / "open").stat().st_mode & 0o777 == 0o700
     monkeypatch.setattr(os, "getuid", lambda: os.stat(tmp_path).st_uid + 1)
     with pytest.raises(PermissionError, match="it belongs to user"):
         private_folder(tmp_path / "open")
+
+
+@pytest.mark.parametrize("name", ["photo.png", "tmpfile", "notes"])
+def test_a_folder_of_other_files_is_left_alone(name, tmp_path):
+    """Neither its permissions change, nor its files."""
+    folder = tmp_path / "simjax"
+    (folder / name).parent.mkdir(parents=True, mode=0o755)
+    (folder / name).write_text("mine")
+    os.chmod(folder, 0o755)
+    with pytest.raises(FileExistsError, match="holds files that simjax did not write"):
+        private_folder(folder)
+    assert folder.stat().st_mode & 0o777 == 0o755 and (folder / name).read_text() == "mine"
+    assert not (folder / compile_cache.MARKER).exists()
+
+
+def test_a_link_in_its_place_is_refused_and_an_earlier_versions_folder_taken(tmp_path):
+    (tmp_path / "elsewhere").mkdir(mode=0o755)
+    (tmp_path / "simjax").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(NotADirectoryError, match="is a link or a file"):
+        private_folder(tmp_path / "simjax")
+    assert (tmp_path / "elsewhere").stat().st_mode & 0o777 == 0o755 and not [*(tmp_path / "elsewhere").iterdir()]
+    before = tmp_path / "before"
+    for name in (host_kind(), "kernels"):
+        (before / name).mkdir(parents=True)
+    (before / host_kind() / "a.program").write_bytes(b"1")
+    assert private_folder(private_folder(before) / host_kind()).is_dir()
 
 
 def test_hosts_of_other_instructions_have_programs_of_their_own(tmp_path):
@@ -121,18 +149,51 @@ def test_a_full_disk_ends_the_keeping_and_leaves_no_part(tmp_path, monkeypatch):
     assert [file.name for file in tmp_path.iterdir()] == ["before.program"] and programs.get("before") == b"program"
 
 
+def test_a_program_in_the_place_of_another_is_not_taken(tmp_path):
+    programs = KeptPrograms(tmp_path, 1000)
+    for key in "ab":
+        programs.put(key, f"program of {key}".encode())
+    (tmp_path / "a.program").rename(tmp_path / "c.program")
+    (tmp_path / "b.program").rename(tmp_path / "a.program")
+    assert programs.get("a") is None and programs.get("c") is None
+    programs.put("b", b"program of b")
+    (tmp_path / "b.program").rename(tmp_path / "elsewhere")
+    (tmp_path / "b.program").symlink_to(tmp_path / "elsewhere")
+    assert programs.get("b") is None  # what lies elsewhere is not this user's alone
+
+
 def test_the_programs_unused_for_longest_make_room(tmp_path):
-    """And what a process that was killed has left; what another one is writing stays."""
-    programs = KeptPrograms(tmp_path, 2 * (100 + 4) + 10)
+    """And what a process that was killed has left; what another one is writing stays, as does all that is not ours."""
+    folder = private_folder(tmp_path / "simjax")
+    programs = KeptPrograms(folder, 2 * (100 + 4) + 10)
     for age, key in enumerate("abc"):
         programs.put(key, bytes(100))
-        os.utime(tmp_path / f"{key}.program", (1000.0 + age, 1000.0 + age))
-    (tmp_path / "left").write_bytes(b"1")
-    os.utime(tmp_path / "left", (1000.0, 1000.0))
-    (tmp_path / "written").write_bytes(b"1")
+        os.utime(folder / f"{key}.program", (1000.0 + age, 1000.0 + age))
+    others = tmp_path / "others"
+    (others / "below").mkdir(parents=True)
+    (folder / "tuned").mkdir()
+    mine = [others / "thesis.program", others / "below" / "thesis.program", folder / "notes", folder / "tuned" / "x"]
+    for path in mine:
+        path.write_bytes(bytes(500))
+    (folder / "link").symlink_to(others)
+    (folder / "link.program").symlink_to(others / "thesis.program")
+    for name in ("left.program-part", "written.program-part"):
+        (folder / name).write_bytes(b"1")
+    for path in (*mine, folder / "left.program-part"):
+        os.utime(path, (1000.0, 1000.0))
     assert programs.get("a") is not None  # used just now, so that b is the oldest
-    KeptPrograms(tmp_path, programs.largest).put("d", b"")
-    assert {file.name for file in tmp_path.iterdir()} == {"a.program", "c.program", "d.program", "written"}
+    KeptPrograms(folder, programs.largest).put("d", b"")
+    assert {file.name for file in folder.iterdir()} == {
+        "a.program", "c.program", "d.program", "written.program-part", "notes", "tuned", "link", "link.program",
+        compile_cache.MARKER,
+    }  # fmt: skip
+    assert all(path.stat().st_size == 500 for path in mine)
+
+
+def test_without_its_marker_nothing_is_dropped(tmp_path):
+    (tmp_path / "a.program").write_bytes(bytes(100))
+    KeptPrograms(tmp_path, 10).trim()
+    assert (tmp_path / "a.program").exists()
 
 
 def test_a_reader_sees_whole_programs_while_others_write_them(tmp_path):

@@ -13,7 +13,7 @@ from prepared import PreparedProcess
 from process_groups import environment
 
 import simjax as sj
-from simjax.driver import groups, single_run
+from simjax.driver import groups, run_folder, single_run
 from simjax.errors import ConfigurationError, NumericalError, ResourceError
 
 QUIET = ["output.animation=false", "output.report=false"]
@@ -138,6 +138,24 @@ def test_finished_groups_are_not_computed_again(tmp_path, monkeypatch):
     assert resumed.ds.load().drop_attrs().equals(whole.drop_attrs())
     with pytest.raises(ConfigurationError, match="another simulation"):
         run(tmp_path, "dye", *overrides, "time.dt=0.001", resume=str(folder))
+
+
+@pytest.mark.slow
+def test_a_limit_stops_groups_resumably_where_some_step_was_taken(tmp_path, monkeypatch):
+    """And is told as a mistake where it was not, since no resume would get any further."""
+    overrides = [*DYE, *vary(4), "ensemble.group=2", MERGED, f"output.folder={tmp_path / 'run'}"]
+    monkeypatch.setattr(
+        run_folder.RunFolder,
+        "time_is_up",
+        lambda self, elapsed: "limits.until" if self.folder.name == "g0001" else None,
+    )
+    with pytest.raises(sj.Stopped, match="stopped by limits.until"):
+        run(tmp_path, "dye", *overrides)
+    assert [one["name"] for one in json.loads((tmp_path / "run" / "groups.json").read_text())["finished"]] == ["g0000"]
+    with pytest.raises(ConfigurationError, match="limits.until is reached before the first step"):
+        run(tmp_path, "dye", *overrides, resume=str(tmp_path / "run"))
+    monkeypatch.undo()
+    assert run(tmp_path, "dye", *overrides, resume=str(tmp_path / "run")).message.startswith("completed")
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -11,14 +12,18 @@ import time
 
 import fsspec
 import pytest
+from configurations import FLOW as FLOW_MAPPING
+from configurations import changed
 
 import simjax as sj
+from simjax.config import validate
 from simjax.driver.compiled_run import compiled_run
-from simjax.driver.environment import StopSignals
+from simjax.driver.environment import StopSignals, command_line
 from simjax.driver.run_folder import RunFolder
 from simjax.driver.single_run import SingleRun
-from simjax.errors import CheckpointError, ConfigurationError, InputOutputError
+from simjax.errors import CheckpointError, ConfigurationError, InputOutputError, without_credentials
 from simjax.io.folder_copy import FolderCopy, fetched, require_writable
+from simjax.run import main
 
 FLOW = [
     "grid.shape=[16,16]", "time.end=0.2", "time.output_every=0.02", "precision=float64", "checkpoint.every_frames=2",
@@ -228,6 +233,93 @@ def test_what_cannot_be_used_is_refused_before_a_folder_is_made(overrides, sente
     with pytest.raises(ConfigurationError, match=sentence):
         sj.load("fluid", [*FLOW, *root, *overrides]).run()
     assert not any(tmp_path.iterdir())
+
+
+# ---------------------------------------------------------------------- names and passwords in places
+
+
+SECRETS = ["me", "hunter2", "hun/ter2", "abc123"]
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("s3://me:hunter2@bucket/runs", "s3://***@bucket/runs"),
+        ("s3://me:hun/ter2@bucket/runs is", "s3://***@bucket/runs is"),
+        ("'sftp://me@host:22/runs'.", "'sftp://***@host:22/runs'."),
+        ("see https://host:8080/a?token=abc123&x=1; try", "see https://host:8080/a?***; try"),
+        ("gs://me:hunter2@b/a?key=abc123, s3://c/d", "gs://***@b/a?***, s3://c/d"),
+        ("abfs://container@account.dfs.core.windows.net/runs", "abfs://container@account.dfs.core.windows.net/runs"),
+        ("abfs://me:hunter2@account/runs", "abfs://***@account/runs"),
+        ("memory://bucket/me@home is no place; is it?", "memory://bucket/me@home is no place; is it?"),
+        ("http://localhost:8080/runs/me@home", "http://localhost:8080/runs/me@home"),
+        ("mail me@host: a? b", "mail me@host: a? b"),
+    ],
+)
+def test_names_passwords_and_queries_are_not_shown(text, shown):
+    assert str(InputOutputError(text)) == without_credentials(text) == shown
+    assert without_credentials(shown) == shown
+
+
+@pytest.mark.parametrize("piece", ["x", "s3://", "s3://a:", "s3://a?", "s3://a:b@c?d ", "?", "@"])
+def test_a_long_text_is_looked_through_once(piece):
+    """A second on a busy machine, where a million places could each be the start of a scheme it would be hours."""
+    begun = time.monotonic()
+    without_credentials(piece * (10**6 // len(piece)) + "://@?")
+    assert time.monotonic() - begun < 20
+
+
+@pytest.mark.parametrize("key", ["output.copy_to", "resume"])
+@pytest.mark.parametrize(
+    "place", ["memory://me:hunter2@bucket/runs", "memory://me:hun/ter2@bucket/runs", "memory://bucket/runs?key=abc123"]
+)
+def test_credentials_in_a_place_are_refused_and_told_nowhere(key, place, tmp_path, capsys, monkeypatch):
+    """At the command line, from Python and from a file, alone and in a multirun."""
+    told = "expected a place without user, password or query.* write memory://bucket/runs, and give"
+    said = rf"({key}( = '.*')?|memory://\S+): {told}"
+    small = ["experiment=fluid", f"output.root={tmp_path / 'runs'}", f"{key}={place}"]
+    for words in (small, [*small, "-m", "seed=1,2"], [*small, "--cfg", "job"], small[1:]):
+        assert main(words) == 2
+        printed = "".join(capsys.readouterr())
+        assert re.search(said, printed) or (key, words) == ("output.copy_to", small[1:])  # which lists experiments
+        assert not any(secret in printed for secret in SECRETS[1:]), printed
+    with pytest.raises(ConfigurationError, match=said):
+        section, _, name = key.rpartition(".")
+        validate(changed(FLOW_MAPPING, {key: place} if section else {name: place}))
+    with pytest.raises(ConfigurationError, match="expected a place without user"):
+        fetched(place, tmp_path)
+    simulation = sj.load("fluid", [*FLOW, f"output.root={tmp_path / 'runs'}"])
+    with pytest.raises(ConfigurationError, match="expected a place without user"):
+        simulation.run(resume=place)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_what_a_store_says_is_not_repeated_as_it_is(store, tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError("403 for https://store/bucket/runs?X-Amz-Signature=abc123")
+
+    monkeypatch.setattr(type(store), "find", refuse)
+    with pytest.raises(ConfigurationError, match=r"403 for https://store/bucket/runs\?\*\*\*"):
+        fetched("memory://bucket/runs", tmp_path)
+
+
+def test_the_recorded_command_has_no_passwords(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["run", "-m", "hydra.sweeper.storage=postgresql://me:hunter2@host/trials"])
+    assert command_line().endswith("hydra.sweeper.storage=postgresql://***@host/trials")
+
+
+@pytest.mark.slow
+def test_a_run_in_a_store_goes_on_by_its_place_alone(store, states, tmp_path, capsys):
+    """With the configuration that its copy has: no experiment is named."""
+    with FolderCopy(states[0][2], "memory://bucket/runs/fluid/RUN"):
+        pass
+    words = ["resume=memory://bucket/runs/fluid/RUN", f"output.root={tmp_path}", "output.copy_to=null"]
+    assert main(words) == 0, capsys.readouterr()
+    with sj.open_run(tmp_path / "fluid" / "RUN") as dataset:
+        assert dataset.load().equals(states[2])
+    capsys.readouterr()
+    assert main(["resume=memory://bucket/runs/fluid/OTHER", f"output.root={tmp_path}"]) == 2
+    assert ".hydra/config.yaml of a run cannot be read there" in capsys.readouterr().err
 
 
 # ---------------------------------------------------------------------- servers that speak the stores' own protocols

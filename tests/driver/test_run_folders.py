@@ -31,7 +31,7 @@ def test_a_used_folder_is_refused(tmp_path):
     mapping = changed(FLOW, {"output.root": str(tmp_path), "output.folder": "mine"})
     folder = new_run_folder(validate(mapping))
     assert folder == tmp_path / "mine"
-    (folder / "fields.h5").touch()
+    (folder / "notes.txt").touch()
     with pytest.raises(ConfigurationError, match="resume=.*or output.overwrite=true"):
         new_run_folder(validate(mapping))
     assert new_run_folder(validate(changed(mapping, {"output.overwrite": True}))) == folder
@@ -85,7 +85,9 @@ def test_the_run_to_resume(tmp_path):
 def test_a_run_of_another_model_or_other_fields_is_not_overwritten(tmp_path):
     place = {"output.root": str(tmp_path), "output.folder": "mine", "output.overwrite": True}
     before = validate(changed(DYE, place | {"initial.concentration": "sin(x)"}))
-    write_hydra_folder(new_run_folder(before), before)
+    folder = new_run_folder(before)
+    record = {"run_id": "a", "started": "2026-01-01", "parts": []}
+    write_hydra_folder(folder, before, {folder / "provenance.json": json.dumps(record)})
     again = validate(changed(DYE, place | {"initial.concentration": "cos(x)", "grid.shape": [8, 8]}))
     assert new_run_folder(again) == tmp_path / "mine"
     with pytest.raises(ConfigurationError, match="another run, with the model advection_diffusion, not incompressible"):

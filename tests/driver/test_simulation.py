@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import simjax as sj
-from simjax.driver import simulation, single_run
+from simjax.driver import simulation, single_run, time_limits
 from simjax.errors import ConfigurationError, NumericalError, ResourceError
 from simjax.io.checkpoint import list_checkpoints
 
@@ -187,3 +187,23 @@ def test_wall_clock_limit_stops_resumably(tmp_path, monkeypatch):
     assert list_checkpoints(folder / "checkpoints") and str(folder) in str(stopped.value)
     with sj.open_run(folder) as dataset:
         assert 0 < float(dataset.time[-1]) < 1
+    # Where the time is up as soon as everything is compiled, no resume would get any further.
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    with monkeypatch.context() as late:
+        late.setattr(single_run, "wall", SimpleNamespace(monotonic=itertools.count(1000.0).__next__))
+        with pytest.raises(ConfigurationError, match="20 s is reached before the first step.*larger limits.wall_clock"):
+            sj.load("dye", [*begin, *QUIET, f"output.root={tmp_path}"]).run(resume=folder)
+        with pytest.raises(ConfigurationError, match="reached before the first step"):
+            run(tmp_path, "dye", *begin)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_a_job_that_ends_at_a_moment_stops_before(tmp_path, monkeypatch):
+    now = itertools.count(1.8e9)  # a second passes between two looks
+    monkeypatch.setattr(time_limits, "wall", SimpleNamespace(time=now.__next__))
+    begin = [*DYE, "time.dt=0.01", "time.end=1", "time.output_every=0.02"]
+    with pytest.raises(sj.Stopped, match=r"stopped by limits\.until=2027-01-15T08:00:20\+00:00"):
+        run(tmp_path, "dye", *begin, "limits.until=1800000020")
+    with pytest.raises(ConfigurationError, match="limits.until=.* is reached before the first step"):
+        run(tmp_path / "late", "dye", *begin, "limits.until=2027-01-15T09:00:01+01:00")
+    assert not (tmp_path / "late").exists()

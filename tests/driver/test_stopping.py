@@ -9,6 +9,7 @@ import pytest
 import simjax as sj
 from simjax.config import validate
 from simjax.driver import run_folder
+from simjax.errors import ConfigurationError
 from simjax.inverse import search
 
 DYE = [
@@ -26,7 +27,7 @@ def dye(tmp_path, *overrides):
 def signalled(monkeypatch):
     """Sends this process a signal when the frame of that number is taken, for those that are told."""
 
-    def send(number, frame, owner=run_folder.RunFolder, name="checkpoint_is_due"):
+    def send(number, frame, owner=run_folder.RunFolder, name="checkpoint_is_due", patch=monkeypatch):
         original, seen = getattr(owner, name), []
 
         def called(*arguments):
@@ -35,7 +36,7 @@ def signalled(monkeypatch):
                 os.kill(os.getpid(), number)
             return original(*arguments)
 
-        monkeypatch.setattr(owner, name, called)
+        patch.setattr(owner, name, called)
 
     return send
 
@@ -93,7 +94,7 @@ def test_the_command_line_stops_with_its_code(tmp_path, signalled):
 
 
 @pytest.mark.slow
-def test_a_search_is_interrupted_after_its_checkpoint(tmp_path, signalled):
+def test_a_search_is_interrupted_after_its_checkpoint(tmp_path, signalled, monkeypatch):
     config = validate({
         "model": "advection_diffusion", "physics": {"diffusivity": 0.05, "velocity": [0.3]},
         "grid": {"shape": [8]}, "initial": {"concentration": "sin(2*pi*x)"},
@@ -105,10 +106,19 @@ def test_a_search_is_interrupted_after_its_checkpoint(tmp_path, signalled):
             "solver": {"name": "sgd", "iterations": 4, "learning_rate": 1e-9},
         },
     })  # fmt: skip
-    signalled(signal.SIGINT, 2, owner=search._Search, name="_record")
-    with pytest.raises(KeyboardInterrupt, match="SIGINT after 2 iterations") as stop:
-        sj.Search(config).run()
-    assert list((stop.value.folder / "checkpoints").iterdir())
+    with monkeypatch.context() as once:
+        signalled(signal.SIGINT, 2, owner=search._Search, name="_record", patch=once)
+        with pytest.raises(KeyboardInterrupt, match="SIGINT after 2 iterations") as stop:
+            sj.Search(config).run()
+    folder = stop.value.folder
+    assert list((folder / "checkpoints").iterdir())
+    # Where a limit leaves no time for an iteration, a resume gets no further, and says so.
+    monkeypatch.setattr(search, "limit_reached", lambda *_: "the wall-clock limit of 1 s")
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name[0] != "."}
+    with pytest.raises(ConfigurationError, match="limit of 1 s is reached before the first step"):
+        sj.Search(config).run(resume=folder)
+    now = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.name[0] != "."}
+    assert now == before
 
 
 # ---- a run without fields in its files

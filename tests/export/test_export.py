@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import simjax as sj
+from simjax.driver.used_names import used_names
 from simjax.export.__main__ import main
 from simjax.export.artefact import export_run
 
@@ -58,6 +59,45 @@ def test_a_program_needs_no_simjax(tmp_path):
     # The same program, compiled by itself: its rounding.
     assert wanted[0] > 0 > wanted[1]  # the dye spreads, the sooner the larger its diffusivity
     np.testing.assert_allclose(json.loads(told.stdout), np.asarray(wanted), rtol=1e-12)
+
+
+def test_what_does_nothing_is_no_argument_and_what_is_not_allowed_gives_no_numbers(tmp_path):
+    """`width` is that of the spot at the start, and the start is an argument itself."""
+    meta, program, arguments = exported(tmp_path, dye())
+    names = {"diffusivity", "velocity_x", "velocity_y", "initial.concentration"}
+    assert {*arguments} == {*meta["arguments"]} == names and "width" in meta["without_effect"]
+    assert meta["arguments"]["diffusivity"]["low"] == 0.0 and "low" not in meta["arguments"]["velocity_x"]
+    for number, finite in {0.0: True, 0.02: True, -0.001: False}.items():
+        found = program.call({**arguments, "diffusivity": np.asarray(number)})
+        assert all(np.all(np.isfinite(u)) == finite for u in found.values()), number
+    first = program.call(arguments)
+    for name, u in arguments.items():
+        moved = program.call({**arguments, name: u + 0.01 * (1 + np.arange(u.size).reshape(u.shape))})
+        assert np.abs(moved["concentration"] - first["concentration"]).max() > 0, name
+
+
+SHAPE = jax.ShapeDtypeStruct((), np.float64)
+
+
+@pytest.mark.parametrize(
+    ("function", "used"),
+    [
+        (lambda g: g["a"], "a"),
+        (lambda g: jax.lax.scan(lambda c, _: (c + g["a"], c), g["b"], length=3)[0], "ab"),
+        # What is carried and enters nothing that is wanted is not used, however it is passed on.
+        (lambda g: jax.lax.scan(lambda c, _: ((c[0] + 1, c[1] * g["b"]), None), (g["a"], g["c"]), length=3)[0][0], "a"),
+        # What reaches the result after two turns is.
+        (lambda g: jax.lax.scan(
+            lambda c, _: ((c[0] + c[1], c[2], c[2]), None), (g["a"], g["b"], g["c"]), length=3)[0][0], "abc"),
+        (lambda g: jax.lax.while_loop(lambda c: c[1] < g["b"], lambda c: (c[0] + 1, c[1] + 1), (g["a"], g["c"]))[0],
+         "abc"),
+        (lambda g: jax.lax.cond(g["a"] > 0, lambda u, v: u, lambda u, v: u + 1, g["b"], g["c"]), "ab"),
+        (lambda g: jax.lax.cond(g["a"] > 0, lambda u, v: u, lambda u, v: v, g["b"], g["c"]), "abc"),
+        (jax.jit(lambda g: g["a"] * g["b"] + 0 * np.ones(2)[0]), "ab"),
+    ],
+)  # fmt: skip
+def test_inputs_that_a_program_uses_are_found_in_loops_and_branches(function, used):
+    assert used_names(jax.jit(function), dict.fromkeys("abcd", SHAPE)) == {*used}
 
 
 @pytest.mark.slow

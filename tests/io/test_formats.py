@@ -1,5 +1,6 @@
 """Output formats: what they leave opens elsewhere, and is cleared for another run."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -23,6 +24,7 @@ def test_formats_leave_files_that_another_run_clears(tmp_path):
     for form in at_end:
         assert len(form.files(tmp_path)) == 1  # whatever the number of members
         assert str(form.files(tmp_path)[0]) in form.opening(tmp_path)
+    (tmp_path / "provenance.json").write_text(json.dumps({"run_id": "a", "started": "2026-01-01", "parts": []}))
     clear_run_folder(tmp_path)
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 

@@ -1,9 +1,12 @@
 """A run is resumed as what it was: its configuration, its frames and its checkpoints belong together."""
 
+import errno
+import functools
 import json
 import os
 import shutil
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -248,7 +251,36 @@ def test_a_disk_that_is_too_small_is_known_before_anything_is_compiled_or_made(t
     assert not (tmp_path / "root").exists()
 
 
+def test_a_disk_without_room_for_more_files_is_told_as_that(tmp_path, monkeypatch):
+    """Before the run, and where it fills up on the way, with one advice."""
+    there = os.statvfs(tmp_path)
+
+    def statvfs(path, free=0):
+        return SimpleNamespace(f_files=10**6, f_favail=free)
+
+    with monkeypatch.context() as disk:
+        disk.setattr(files.shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10**12, 0, 10**12))
+        disk.setattr(files.os, "statvfs", statvfs)
+        with pytest.raises(InputOutputError, match=r"has room for no more files, though \S+ GB are free; remove files"):
+            run(tmp_path / "root" / "run")
+        disk.setattr(files.os, "statvfs", functools.partial(statvfs, free=1))
+        files.require_free_space(tmp_path, 1)
+        # A system of files that has no such limit.
+        disk.setattr(files.os, "statvfs", lambda path: SimpleNamespace(f_files=0, f_favail=0))
+        files.require_free_space(tmp_path, 1)
+    assert not (tmp_path / "root").exists() and there.f_favail
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files.os, "open", full)
+    for write in (lambda: files.open_in_run(tmp_path / "a"), lambda: files.write_text(tmp_path / "a", "")):
+        with pytest.raises(InputOutputError, match="free space, or remove files where it is their number") as told:
+            write()
+        assert "permissions" not in str(told.value)
+
+
 def test_the_wall_clock_limit_counts_from_the_launch(tmp_path):
-    stopped = run(tmp_path / "late", "limits.wall_clock=600", launched=time.monotonic() - 600, on_stop="return")
-    assert stopped.exit_code == 75 and "wall-clock limit" in stopped.message
-    assert list_checkpoints(tmp_path / "late" / "checkpoints")
+    with pytest.raises(ConfigurationError, match=r"limit of 600 s is reached before the first step, 60\d\.\d s after"):
+        run(tmp_path / "late", "limits.wall_clock=600", launched=time.monotonic() - 600, on_stop="return")
+    assert not (tmp_path / "late").exists()

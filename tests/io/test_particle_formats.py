@@ -295,6 +295,17 @@ def test_one_species_has_one_mass(tmp_path):
         family(tmp_path / "a.npz", *load, "particles.fractions=[1]").start()
 
 
+@pytest.mark.parametrize("mass", [-1.0, 0.0])
+def test_masses_that_no_configuration_can_have_are_not_told_as_what_to_write(mass, tmp_path):
+    masses = np.full(COUNT, 2.0)
+    masses[[3, 5]] = mass
+    np.savez(tmp_path / "a.npz", position=POSITION, mass=masses)
+    load = ["physics.charges=null", "physics.bond=null", "physics.angle=null", "particles.fractions=[1]"]
+    told = rf"expected masses above zero, got {mass:g} of particle 3 \(2 such\); correct them in the file"
+    with pytest.raises(ConfigurationError, match=told):
+        family(tmp_path / "a.npz", *load, "physics.mass=[1]").start()
+
+
 def test_bonds_that_no_file_has_are_missed(tmp_path):
     np.savez(tmp_path / "a.npz", position=POSITION)
     with pytest.raises(ConfigurationError, match="physics.bond is harmonic here, no bonds there"):

@@ -85,7 +85,7 @@ PACKAGES = {
     "hydra": ("config",),
     "omegaconf": ("config", "run"),
     "starlette": ("serve.application",),
-    "uvicorn": ("serve.server",),
+    "uvicorn": ("serve.connections", "serve.server"),
     "rich": ("driver.progress", "inspect.table"),
 }
 # Files are cut by meaning: an equation and its declaration stay together, and few need more than 400 lines.

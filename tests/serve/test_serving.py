@@ -1,5 +1,6 @@
 """A server answers what the run gives, requests that arrive together in one call, and all others with a sentence."""
 
+import asyncio
 import contextlib
 import http.client
 import json
@@ -21,9 +22,10 @@ from prepared import PreparedProcess
 import simjax as sj
 from simjax.driver.provenance import config_digest
 from simjax.serve.__main__ import main
+from simjax.serve.application import AskedByName
 from simjax.serve.client import Client
 from simjax.serve.limits import Limits
-from simjax.serve.messages import JSON, Refusal
+from simjax.serve.messages import JSON, NPZ, Refusal
 from simjax.serve.server import serving
 from simjax.serve.service import Service
 
@@ -156,6 +158,8 @@ def test_a_burst_is_computed_together_and_one_that_fails_spoils_no_other(service
         ("/call", {"arguments": {"difusivity": 1}}, 400, "difusivity: no such argument; did you mean diffusivity?"),
         ("/call", {"arguments": {"diffusivity": [1, 2]}}, 400, "diffusivity: expected the shape [], got [2]."),
         ("/call", {"arguments": {"diffusivity": float("nan")}}, 400, "diffusivity: expected finite numbers of float64"),
+        ("/call", {"arguments": {"diffusivity": -0.001}}, 400, "diffusivity = -0.001: expected a finite number >= 0."),
+        ("/call", {"arguments": {"width": 0.1}}, 400, "width: no result depends on it"),
         ("/call", {"argument": {}}, 400, "argument: no such section; did you mean arguments?"),
         ("/call", {"cotangents": {}}, 400, "cotangents: no such section"),
         ("/call?frame=all", {}, 400, "frame: no such option; did you mean frames?"),
@@ -196,6 +200,156 @@ def test_a_server_that_is_full_or_late_says_so(service):
         until(lambda: ask(url, "/call")[0] == 200)
 
 
+# ---------------------------------------------------------------------- clients that do not mean well, or are slow
+
+
+@contextlib.contextmanager
+def connected(url, count=1):
+    """Plain connections to a server."""
+    host, port = urlsplit(url).netloc.split(":")
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(socket.create_connection((host, int(port)), SECONDS)) for _ in range(count)]
+
+
+HALF = b"POST /call HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
+SLOW_BODY = b"POST /call HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+
+
+def seconds_until_closed(connection, trickle=b""):
+    """Seconds for which a server bears with a connection, on which a byte comes now and then, and what it has sent."""
+    begun, told = time.monotonic(), b""
+    connection.settimeout(0.05)
+    while time.monotonic() < begun + SECONDS:
+        with contextlib.suppress(TimeoutError):
+            try:
+                connection.sendall(trickle)
+                part = connection.recv(2**16)
+            except ConnectionError:
+                part = b""
+            if not part:
+                return time.monotonic() - begun, told
+            told += part
+    raise AssertionError("the connection is still there")
+
+
+@pytest.mark.parametrize(
+    ("sent", "trickle", "status"), [(b"", b"", b""), (HALF, b"", b""), (HALF, b"x", b""), (SLOW_BODY, b" ", b" 504 ")]
+)
+def test_a_request_that_does_not_come_holds_no_connection(service, sent, trickle, status):
+    """Neither at once nor on a connection that has had an answer."""
+    with serving(service, Limits(seconds=0.5)) as url:
+        for before in (b"", b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"):
+            with connected(url) as (connection,):
+                if before:
+                    connection.sendall(before)
+                    assert b"ready" in connection.recv(2**16)
+                if before and not sent:
+                    continue  # which uvicorn ends itself
+                connection.sendall(sent)
+                seconds, told = seconds_until_closed(connection, trickle)
+                assert 0.4 < seconds < 5 and (status in told if status else not told)  # 0.5 s, on a busy machine
+
+
+def test_slow_bodies_take_no_place_of_others(service):
+    with serving(service, Limits(requests=2, seconds=20)) as url, connected(url, 12) as connections:
+        for connection in connections:
+            connection.sendall(SLOW_BODY)
+        begun = time.monotonic()
+        for _ in range(3):
+            assert ask(url, "/call")[0] == 200
+        assert time.monotonic() - begun < 10 and Client(url).health()["requests"] == 0
+
+
+def test_those_that_send_for_longest_give_way(service):
+    """Where there are more connections than are kept, 8 for each request; a new one is always heard."""
+    with serving(service, Limits(requests=1, seconds=20)) as url, connected(url, 12) as connections:
+        for number, connection in enumerate(connections):
+            connection.sendall(SLOW_BODY if number % 2 else HALF)
+            time.sleep(0.02)  # so that they are accepted in turn
+        assert ask(url, "/call")[0] == 200
+        gone = [seconds_until_closed(connection)[0] for connection in connections[:4]]
+        assert max(gone) < 10
+        connections[-1].settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            connections[-1].recv(1)
+
+
+@pytest.mark.slow
+def test_an_answer_that_is_not_taken_holds_no_connection(service, monkeypatch):
+    size = 32 << 20  # of which the systems keep a few MB
+    monkeypatch.setattr(service, "metadata", lambda: {"text": "a" * size})
+    with serving(service, Limits(seconds=0.5)) as url, connected(url) as (connection,):
+        connection.sendall(b"GET /metadata HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        time.sleep(3)  # it is given up after 0.5 s
+        assert 0 < len(seconds_until_closed(connection)[1]) < size
+
+
+KNOWN_HOSTS = [
+    "localhost", "LOCALHOST:80", "127.0.0.1:8080", "[::1]:8080", "10.0.0.7", "app.localhost", "flow.example",
+    "Flow.Example:443", socket.gethostname(),
+]  # fmt: skip
+STRANGE_HOSTS = [
+    "evil.example", "evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example", "", "flow.example@evil",
+    "[evil]",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        *((host, 200) for host in KNOWN_HOSTS),
+        *((host, 421) for host in STRANGE_HOSTS),
+    ],
+)
+def test_names_of_other_machines_are_not_answered(host, status):
+    """As of a page that had its own name lead here."""
+    answered = []
+
+    async def app(scope, receive, send):
+        answered.append(200)
+
+    async def send(message):
+        answered.append(message.get("status"))
+
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": [(b"host", host.encode())]}
+    asyncio.run(AskedByName(app, ["flow.example"])(scope, None, send))
+    assert answered[0] == status
+
+
+def test_a_strange_host_is_told_in_a_sentence(url):
+    with contextlib.closing(http.client.HTTPConnection(urlsplit(url).netloc, timeout=SECONDS)) as connection:
+        connection.request("GET", "/metadata", headers={"Host": "evil.example:8080"})
+        answer = connection.getresponse()
+        told = json.loads(answer.read())["error"]
+    assert answer.status == 421 and told.startswith(
+        "Host: evil.example:8080: expected an address, localhost, or a name"
+    )
+
+
+@pytest.mark.parametrize(
+    ("sent", "accept", "kind"),
+    [
+        ("Application/JSON; charset=utf-8", "", JSON), ("APPLICATION/JSON", "Application/X-NPZ", NPZ),
+        ("application/json", "application/x-npz, application/json", NPZ), ("application/json", "*/*", JSON),
+    ],
+)  # fmt: skip
+def test_kinds_of_bodies_are_the_same_in_any_case(url, sent, accept, kind):
+    with contextlib.closing(http.client.HTTPConnection(urlsplit(url).netloc, timeout=SECONDS)) as connection:
+        connection.request("POST", "/call", b"{}", {"Content-Type": sent, "Accept": accept})
+        answer = connection.getresponse()
+        assert (answer.status, answer.headers["content-type"]) == (200, kind)
+
+
+@pytest.mark.parametrize(("host", "warned"), [("127.0.0.1", False), ("0.0.0.0", True)])
+def test_a_server_for_all_machines_warns(host, warned, capsys, monkeypatch):
+    served = []
+    monkeypatch.setattr("simjax.serve.server.serve", lambda service, at, limits, names: served.append(names))
+    monkeypatch.setattr("simjax.serve.service.Service", lambda *_, **__: None)
+    assert main(["experiment=dye", "--host", host, "--port", "0", "--names", "a.example, b.example"]) == 0
+    assert served == [["a.example", "b.example"]]
+    assert ("answers every machine that reaches this one, without password" in capsys.readouterr().err) == warned
+
+
 def test_a_program_that_cannot_run_is_told_and_the_server_goes_on(url, monkeypatch):
     def full(*_):
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: out of memory\nmore")
@@ -213,6 +367,8 @@ def test_metadata_says_what_is_served(url):
     assert (told["what"], told["batch_sizes"]) == ("rollout", [1, 2, 4])
     assert told["times"] == pytest.approx([0, 0.1, 0.2])
     assert (number["units"], number["shape"], field["shape"]) == ("m2 s-1", [], [3, 12, 10])
+    assert "width" not in told["arguments"] and "width" in told["without_effect"]
+    assert (number["low"], number["allowed"]) == (0.0, "a finite number >= 0")
     assert set(told["gradients"]) <= set(told["arguments"]) and told["limits"]["seconds"] == 60
     assert told["configuration"]["grid"]["shape"] == [12, 10] and told["config_sha256"] == config_digest(dye().config)
 

@@ -6,11 +6,17 @@ from pathlib import Path
 
 import numpy as np
 
-from simjax.errors import ConfigurationError
 from simjax.io.particle_contents import GROUPS, refuse
 from simjax.io.particle_files import read_particles
 from simjax.models.capacities import bounds_of
-from simjax.models.particles_of_file import Difference, box_differences, require_inside, require_same, same
+from simjax.models.particles_of_file import (
+    Difference,
+    box_differences,
+    require_inside,
+    require_masses,
+    require_same,
+    same,
+)
 from simjax.models.placement import Start
 from simjax.schema.config import Config
 
@@ -30,8 +36,7 @@ def start_from_file(config: Config) -> Start:
     refuse(Path(file), {**{name: len(said.get(name, ())) for name in GROUPS}, "charges": charges})
     differences, others = list(box_differences(config, found)), {}
     if "mass" in said:
-        if not np.all(said["mass"] > 0):
-            raise ConfigurationError(f"particles.file={file}: expected masses above zero, got {said['mass'].min():g}.")
+        require_masses(file, said["mass"])
         total, here = said["mass"].sum(), config.physics.total_mass
         if not same(here, total):
             differences.append(

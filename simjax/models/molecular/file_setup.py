@@ -15,6 +15,7 @@ from simjax.models.particles_of_file import (
     box_differences,
     listed_numbers,
     require_inside,
+    require_masses,
     require_same,
     same,
 )
@@ -71,6 +72,7 @@ def _differences(config: Config, found: FileParticles, species: np.ndarray) -> I
         shares[-1] = 1 - shares[:-1].sum()
         yield Difference.of("particles.fractions", particles.fractions, shares)
     if "mass" in said:
+        require_masses(particles.file, said["mass"])
         there = _of_species(particles.file, "mass", said["mass"], species, physics.mass, len(counts))
         if not _same_numbers(physics.mass, there):
             yield Difference.of("physics.mass", physics.mass, there)
