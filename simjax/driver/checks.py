@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import jax.numpy as jnp
 import numpy as np
 
-from simjax.driver.compiled_run import CompiledFieldRun, CompiledRun
+from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
 from simjax.report.check import ROUNDING, Check
 from simjax.schema.config import Config
 from simjax.status import OK, reasons
@@ -82,8 +82,8 @@ def _of_particles(config: Config, programs: CompiledRun, dataset: xarray.Dataset
 def _drift(config: Config, programs: CompiledRun, dataset: xarray.Dataset) -> Check:
     """Check the drift of the energy of each member, by the slope of a line through all frames.
 
-    It may be a share of the kinetic energy, and what steps and sums round of the energies; of motion that positions do
-    not resolve, such as that of particles at rest, no share is known.
+    It may be a share of the kinetic energy, what steps and sums round of the energies, and what forces leave out; of
+    motion that positions do not resolve, such as that of particles at rest, no share is known.
     """
     time, energy, kinetic = dataset["time"].values, _members(dataset, "energy"), _members(dataset, "kinetic_energy")
     good = np.all(np.isfinite(energy), axis=-1)
@@ -94,11 +94,18 @@ def _drift(config: Config, programs: CompiledRun, dataset: xarray.Dataset) -> Ch
     drifts = np.asarray([abs(np.polyfit(time, line, 1)[0]) for line in energy]) * float(time[-1] - time[0])
     moving = np.mean(kinetic, axis=-1)
     rounded = _rounding(programs, dataset) * np.max(kinetic + np.abs(potential), axis=-1)
+    if isinstance(programs, CompiledParticleRun):
+        rounded += programs.family.energy_of_jumps(programs.parameters)
     allowed = ENERGY_DRIFT * moving + rounded + np.broadcast_to(_unresolved(config, programs, dataset), len(good))[good]
     worst = int(np.argmax(drifts / np.maximum(allowed, _LEAST)))
     share = 100 * drifts[worst] / max(float(moving[worst]), _LEAST)
     bound = 100 * float(allowed[worst] / max(float(moving[worst]), _LEAST))
-    return Check("Energy drift", f"{share:.2g} % of the kinetic energy", f"at most {bound:.2g} %", bool(drifts[worst] <= allowed[worst]))
+    return Check(
+        "Energy drift",
+        f"{share:.2g} % of the kinetic energy",
+        f"at most {bound:.2g} %",
+        bool(drifts[worst] <= allowed[worst]),
+    )
 
 
 def _momentum(config: Config, programs: CompiledRun, dataset: xarray.Dataset) -> Check:

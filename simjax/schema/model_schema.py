@@ -83,11 +83,12 @@ class ModelSchema:
     the square of a rate, by which the error of steps is measured. balanced: quantities that have balances, by dimension
     and counts of free fields. along_bodies: what can be read along the surface of its bodies. particles: of a model of
     particles, which has a box and not a grid, the dataclass of the section that says where they start; its `fields`
-    are formulas at their places. steady: of those, what stays as it is in a `Config`: "energy" to a share of the kinetic, "momentum"
-    to rounding. given_at_start: vectors of particles that may be arrays by number, such as "position". dimensionless:
-    lengths and times are numbers, not metres and seconds. functions: coefficients of a `Config` that are read at places
-    other than cells, so that they cannot be arrays. configured: makes the model and its parameters from a
-    `models.declaration.Setup`, or a family of particles from a `Config`. summary: its name and equation, in a line.
+    are formulas at their places. steady: of those, what stays as it is in a `Config`: "energy" to a share of the
+    kinetic, "momentum" to rounding. given_at_start: vectors of particles that may be arrays by number, such as
+    "position". dimensionless: lengths and times are numbers, not metres and seconds. functions: coefficients of a
+    `Config` that are read at places other than cells, so that they cannot be arrays. configured: makes the model and
+    its parameters from a `models.declaration.Setup`, or a family of particles from a `Config`. summary: its name and
+    equation, in a line.
     """
 
     name: str

@@ -1,14 +1,17 @@
 """Checks of a finished run: each passes at its bound and fails just beyond it, for every member."""
 
+import json
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import xarray as xr
 
+import simjax as sj
 from simjax.config import load_config, validate
 from simjax.driver.checks import check_run
 from simjax.driver.compiled_fields import CompiledFieldRun
+from simjax.models.flow.budgets import falling_energy
 from simjax.status import NON_FINITE, OK
 
 FRAMES, STEPS, CELLS, ORDER = 5, 400, 64, 3
@@ -161,3 +164,127 @@ def test_momentum_may_change_by_the_roundings_of_its_steps():
     for share, passed in ((0.99, True), (1.01, False)):
         for name in ("momentum_x", "momentum_y"):
             assert of_particles(**{name: last(-share * bound, 0.0)})["Momentum is conserved"].passed == passed
+
+
+# ---------------------------------------------------------------------- runs
+
+
+VORTICES = ["sin(2*pi*x)*cos(2*pi*y)", "-cos(2*pi*x)*sin(2*pi*y)"]
+CLOSED = {"x": "no_slip", "y": "no_slip"}
+TIME = {"end": 0.2, "output_every": 0.05, "courant": 0.5}
+FLOWS = {"grid": {"shape": [24, 24]}, "physics": {"viscosity": 0.01}, "initial": {"velocity": VORTICES}, "time": TIME}
+STILL = {**FLOWS, "initial": {"velocity": ["0", "0"]}, "boundaries": CLOSED}
+HEATED = {
+    **STILL, "physics": {"viscosity": 0.01, "diffusivity": 0.01, "expansion": 1.0, "gravity": [0, -100.0]},
+    "boundaries": {"x": "no_slip", "y": {end: {"kind": "no_slip", "temperature": 1e3} for end in ("lower", "upper")}},
+    "initial": {"velocity": ["0", "0"], "temperature": "1e3 + sin(pi*y)"},
+}  # fmt: skip
+WAVE = {"grid": {"shape": [32, 32]}, "physics": {"diffusivity": 0.01, "velocity": [1.0, 0.5]}, "time": TIME,
+        "initial": {"concentration": "1 + sin(2*pi*x)*sin(2*pi*y)"}}  # fmt: skip
+LATTICE = {"box": {"upper": [5.13] * 3}, "particles": {"placement": "fcc", "count": 108, "temperature": 0.0},
+           "time": {"end": 0.25, "output_every": 0.05, "dt": 0.005}}  # fmt: skip
+
+RIGHT = {
+    "a force that the pressure balances": ("incompressible", {**STILL, "forcing": {"velocity": ["0", "-9.81"]}}),
+    "a strong force": ("incompressible", {**STILL, "forcing": {"velocity": ["sin(pi*y)", "-1e4*y"]}}),
+    "buoyancy of a hot fluid": ("boussinesq", HEATED),
+    "steps of second order without viscosity": (
+        "incompressible", {**FLOWS, "physics": {"viscosity": 0.0}, "initial": {"velocity": ["noise(4)", "noise(4)"]},
+                           "time": {**TIME, "integrator": "heun"}},
+    ),
+    "a flow in 16 bits": ("incompressible", {**FLOWS, "storage": {"dtype": "bfloat16"}}),
+    "a mean in 16 bits": ("advection_diffusion", {**WAVE, "storage": {"dtype": "bfloat16"}}),
+    "a concentration below zero": (
+        "advection_diffusion", {**WAVE, "initial": {"concentration": "-1000*exp(-100*((x - 0.5)**2 + (y - 0.5)**2))"}}
+    ),
+    "a lattice at rest": ("molecular_dynamics", LATTICE),
+    "a cold solid": ("molecular_dynamics", {**LATTICE, "particles": {**LATTICE["particles"], "temperature": 0.1}}),
+}  # fmt: skip
+
+
+def run(model, sections, folder, **more):
+    silent = {"report": False, "animation": False, "fields": [], "root": str(folder)}
+    return sj.configure(model, **{"precision": "float32", **sections, **more, "output": silent}).run()
+
+
+SLOW = "buoyancy of a hot fluid", "a cold solid", "a flow in 16 bits"
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in RIGHT])
+def test_a_right_run_fails_no_check(name, tmp_path):
+    result = run(*RIGHT[name], tmp_path)
+    assert result.failed_checks == () and "fail" not in result.message
+    assert ("max_divergence_rounding" in result.ds) == ("max_divergence" in result.ds)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moved", ["0.1*sin(4*t)", "0"])
+def test_a_body_that_moves_may_feed_energy(moved, tmp_path):
+    body = {"solid": f"sqrt((x - 0.5)**2 + (y - 0.5 - {moved})**2) - 0.15",
+            "solid_velocity": ["-(y - 0.5)", "0.4*cos(4*t)"]}  # fmt: skip
+    result = run("incompressible", {**STILL, "coefficients": body}, tmp_path)
+    assert float(result.ds.kinetic_energy[-1]) > 0 and result.failed_checks == ()
+
+
+@pytest.mark.parametrize("given", [{"solid_velocity": ["1", "0"]}, {"solid": "sqrt((x - t)**2 + y**2) - 0.1"}])
+def test_the_energy_of_a_flow_falls_around_bodies_at_rest_alone(given):
+    body = {"solid": "sqrt((x - 0.5)**2 + (y - 0.5)**2) - 0.1"}
+    still = validate({"model": "incompressible", **FLOWS, "coefficients": body})
+    moving = validate({"model": "incompressible", **FLOWS, "coefficients": {**body, **given}})
+    assert still.schema.claimed("falling", still) == [("kinetic_energy", "enstrophy")]
+    assert moving.schema.claimed("falling", moving) == []
+
+
+@sj.model("fed_flow", falling=falling_energy)
+class FedFlow(sj.Incompressible):
+    """A flow that something feeds which the equation does not have: 5 % of its speed in a time."""
+
+    def rhs(self, t, state, params):
+        slopes = super().rhs(t, state, params).velocity
+        return self.State(tuple(k + 0.05 * u for k, u in zip(slopes, state.velocity, strict=True)))
+
+
+@sj.model("half_projected_flow")
+class HalfProjectedFlow(sj.Incompressible):
+    """A flow of which the projection leaves a part of the divergence."""
+
+    def constrain(self, t, dt, state, params):
+        whole = super().constrain(t, dt, state, params).velocity
+        return self.State(tuple(u + 0.05 * (v - u) for u, v in zip(whole, state.velocity, strict=True)))
+
+
+@sj.model("leaking_heat", conserved=("mean_concentration",))
+class LeakingHeat(sj.AdvectionDiffusion):
+    """Heat of which 1e-3 is lost in a time."""
+
+    def rhs(self, t, state, params):
+        return self.State(super().rhs(t, state, params).concentration - 1e-3 * state.concentration)
+
+
+WRONG = {
+    "Kinetic energy never rises": (FedFlow, {**FLOWS, "physics": {"viscosity": 0.0}}),
+    "Largest divergence": (HalfProjectedFlow, {**FLOWS, "initial": {"velocity": ["noise(4)", "noise(4)"]}}),
+    "Mean concentration is conserved": (LeakingHeat, WAVE),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_run_does_not_say_that_it_completed_without_its_failed_check(name, tmp_path):
+    result = run(*WRONG[name], tmp_path)
+    (sentence,) = result.failed_checks
+    assert sentence.startswith(name)
+    told = f"completed, but 1 check failed ({name})".partition(", ")[2]
+    assert result.message.startswith("completed in ") and result.message.endswith(told)
+    (part,) = json.loads((result.folder / "provenance.json").read_text())["parts"]
+    assert part["outcome"] == result.message and part["failed_checks"] == [sentence]
+    assert (result.folder / "run.log").read_text().splitlines()[-1].endswith(told)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("dt", "failed"), [(0.005, []), (0.03, ["Energy drift"])])
+def test_energy_that_particles_gain_by_steps_that_are_too_long_is_found(dt, failed, tmp_path):
+    """Six times the usual step: 12 % of the kinetic energy; of a potential that ends without a jump 1 % may drift."""
+    liquid = {**LATTICE, "physics": {"mode": "force_shifted"},
+              "particles": {**LATTICE["particles"], "temperature": 1.44}}  # fmt: skip
+    result = run("molecular_dynamics", {**liquid, "time": {"end": 3.0, "output_every": 0.3, "dt": dt}}, tmp_path)
+    assert [sentence.partition(":")[0] for sentence in result.failed_checks] == failed
