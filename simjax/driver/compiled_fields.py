@@ -45,7 +45,7 @@ from simjax.schema.config import Config, Given, component_count
 from simjax.schema.statistics import QUANTILES
 from simjax.status import OK
 
-ROUNDINGS = 100
+ROUNDINGS = 30
 """So many in a step, one on another: those of transforms and of what their sum is taken from."""
 
 

@@ -25,6 +25,7 @@ from simjax.driver.closing import judged, units_of, write_reports
 from simjax.driver.compile_cache import cache_notes, compilations
 from simjax.driver.compiled_instruments import CompiledInstruments
 from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
+from simjax.driver.environment import version_notes
 from simjax.driver.frame_files import dataset_of, file_attributes, on_host, open_writer
 from simjax.driver.goodput import OUTPUT, GoodputLog, account
 from simjax.driver.instrument_output import InstrumentOutput
@@ -98,7 +99,7 @@ class RunFolder:
     ):  # fmt: skip
         self.folder, self.config, self.programs, self.plan, self.run = folder, config, programs, plan, run
         self.group, self.goodput = processes(), goodput
-        self.notes = [*config.notes, *notes, *cache_notes()]
+        self.notes = [*version_notes(), *config.notes, *notes, *cache_notes()]
         self.last_time = 0.0
         self._part = Part(folder, config, run, from_step=keep_until_step, notes=self.notes)
         self._description = description(run, config, programs.parameters)
