@@ -55,7 +55,7 @@ class Measure:
 
 
 class Rounding(NamedTuple):
-    """What one relative rounding changes a diagnostic by that would vanish in exact numbers.
+    """The change by one relative rounding of a diagnostic that would vanish in exact numbers.
 
     computed: where it is of the numbers that a step computes with. stored: of the fields that it leaves, where they are
     kept in fewer digits.
@@ -202,7 +202,7 @@ class GridModel(Model):
         """The state with the given components of every field of `component_layouts`."""
 
     def roundings(self, t, dt, state, params, tendency: Callable[[], Any]) -> dict[str, Rounding]:
-        """Those of `diagnostics` that would vanish in exact numbers, with what roundings of the last step leave.
+        """The `diagnostics` that would vanish in exact numbers, with what roundings of the last step leave.
 
         dt: length of that step. tendency: function that returns d(state)/dt, all forces on the model included.
         """

@@ -53,7 +53,7 @@ def write_reports(
 
 
 def judged(outcome: str, failed: Sequence[str]) -> str:
-    """How a run ended, with the names of the checks that it failed: nobody reads that it completed without them.
+    """The outcome of a run with the names of the checks that it failed: nobody reads that it completed without them.
 
     failed: a sentence for each, which begins with its name.
     """

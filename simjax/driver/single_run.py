@@ -58,12 +58,12 @@ class SingleRun:
         self.config, self.programs, self.signals, self.progress = config, programs, signals, progress
         self.group = processes()
         self.started = launched
-        self.repeats, self.repeated_from = 0, -1  # of steps that came out in two ways, and from which one
+        self.repeats, self.repeated_from = 0, -1  # of steps with two results, and from which one
         self.chosen_before: int | None = None  # steps between exchanges, by an earlier run that goes on
         self._start_over(launched)
 
     def _start_over(self, since: float) -> None:
-        """Everything as before the first step, `since` a time of the host."""
+        """Set everything as before the first step; since: a time of the host."""
         config, programs = self.config, self.programs
         self.notes: list[str] = list(programs.notes)
         self.state: Any = None

@@ -26,7 +26,7 @@ MOST_NAMED = 3
 
 
 class BitsDiffer(Exception):
-    """A piece of a run came out in two ways; nobody knows which of them is right."""
+    """A piece of a run has two results, and nobody knows which of them is right."""
 
     def __init__(self, sentence: str, step: int):
         super().__init__(sentence)
@@ -132,7 +132,7 @@ def _moved(tree: Any, devices: Mapping[Any, Any], mesh: Mesh | None) -> Any:
 
 @jax.jit
 def _different(first: Any, second: Any) -> Any:
-    """How many numbers of each array have different bits."""
+    """Count the numbers of each array that have different bits."""
 
     def count(a, b):
         return sum(jnp.sum(u != v, dtype=jnp.int32) for u, v in zip(_bits(a), _bits(b), strict=True))

@@ -118,7 +118,7 @@ class ModelSchema:
     summary: str = ""
 
     def claimed(self, what: str, config: Any) -> list[tuple[str, ...]]:
-        """What is `conserved` or `falling` in a configuration: a diagnostic's name, and those it is measured by."""
+        """Name what is `conserved` or `falling` in a configuration: a diagnostic, and those that it is measured by."""
         claims = getattr(self, what)
         claims = claims(config) if callable(claims) else claims
         return [(one,) if isinstance(one, str) else tuple(one) for one in claims]
