@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
+from simjax.models.capacities import bounds_of
 from simjax.report.check import ROUNDING, Check
 from simjax.schema.config import Config
 from simjax.status import OK, reasons
@@ -129,7 +130,8 @@ def _momentum(config: Config, programs: CompiledRun, dataset: xarray.Dataset) ->
 def _unresolved(config: Config, programs: CompiledRun, dataset: xarray.Dataset) -> np.ndarray:
     """The kinetic energy of motion that rounding hides, by member: a particle moves less in a step than its place is
     rounded by."""
-    longest = max(upper - lower for lower, upper in zip(config.box.lower, config.box.upper, strict=True))
+    bounds = bounds_of(config)
+    longest = float(np.max(np.subtract(bounds.upper, bounds.lower)))
     step = float(dataset["time"][-1] - dataset["time"][0]) / _steps(dataset)
     return 0.5 * _mass(dataset) * (_precision(programs) * longest / max(step, _LEAST)) ** 2
 

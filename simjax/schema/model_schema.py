@@ -119,8 +119,8 @@ class ModelSchema:
 
     def claimed(self, what: str, config: Any) -> list[tuple[str, ...]]:
         """Name what is `conserved` or `falling` in a configuration: a diagnostic, and those that it is measured by."""
-        claims = getattr(self, what)
-        claims = claims(config) if callable(claims) else claims
+        given: Any = getattr(self, what)
+        claims: Any = given(config) if callable(given) else given
         return [(one,) if isinstance(one, str) else tuple(one) for one in claims]
 
     @property

@@ -114,8 +114,8 @@ class FlowBudgets(Balanced):
         """
         grid, domain, slopes = self.domain.grid, self.domain, tendency().velocity
         narrowest = [float(np.min(grid.widths(axis))) for axis in range(grid.ndim)]
-        crossed = sum(domain.max(jnp.abs(u)) / h for u, h in zip(state.velocity, narrowest, strict=True))
-        pushed = sum(domain.max(jnp.abs(a)) * length for a, length in zip(slopes, grid.lengths, strict=True))
+        crossed: Any = sum(domain.max(jnp.abs(u)) / h for u, h in zip(state.velocity, narrowest, strict=True))
+        pushed: Any = sum(domain.max(jnp.abs(a)) * length for a, length in zip(slopes, grid.lengths, strict=True))
         if state.reaction is not None:
             pushed = pushed + domain.max(jnp.abs(state.reaction.pressure))
         taken = dt.astype(pushed.dtype) * pushed * sum(1 / h**2 for h in narrowest)

@@ -236,13 +236,16 @@ class MolecularFamily(ParticleFamily):
 
         Each gains or loses U(cutoff) there, and no force acts.
         """
-        physics, bounds, count = self.config.physics, self.bounds, self.start().count
+        physics, particles, bounds = self.config.physics, self.config.particles, self.bounds
+        assert isinstance(particles, ParticlesConfig)
+        count = self.start().count
         pairs = issubclass(physics.potential.part, PairPotential)
         if physics.mode != "truncated" or not pairs or _end(physics) is not None:
             return 0.0
         largest = {name: jnp.asarray(np.max(value), jnp.float32) for name, value in parameters.items()}
         potential, inner = build_potential(self.config, largest)
-        kinds = jnp.arange(len(self.config.particles.fractions), dtype=jnp.int32)
+        assert isinstance(potential, PairPotential)
+        kinds = jnp.arange(len(particles.fractions), dtype=jnp.int32)
         here, there = jnp.meshgrid(kinds, kinds, indexing="ij")
         square = jnp.full(here.shape, physics.cutoff**2, jnp.float32)
         jump = float(jnp.max(jnp.abs(potential.energy(square, here, there, inner))))
