@@ -5,6 +5,7 @@ python docs/generate.py --check    tell which pages are not current, with exit c
 """
 
 import functools
+import inspect
 import math
 import re
 import sys
@@ -12,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import MISSING, Field, fields
 from pathlib import Path
 
+import simjax
 from simjax.chips import CHIPS
 from simjax.config.inverse_section import InverseKeys
 from simjax.config.listing import written
@@ -52,6 +54,9 @@ from referee_tables import (  # noqa: E402
 
 MOLECULAR = MODELS["molecular_dynamics"]
 
+
+WITHOUT_HELP = {"INTEGRATORS": "Time stepping schemes by the names of `time.integrator`."}
+"""Public names that are no classes or functions."""
 
 FAMILIES = {
     "flow": "flow.md", "scalar": "transport.md", "gas": "gas.md", "waves": "waves.md", "spectral": "patterns.md",
@@ -234,8 +239,19 @@ def chips() -> str:
     return "\n".join(rows)
 
 
+def names() -> str:
+    """Every public name with the first sentence of its own help."""
+    rows = ["| `sj.` | |", "| --- | --- |"]
+    for name in sorted(simjax.__all__, key=str.lower):
+        value = getattr(simjax, name)
+        own = inspect.getdoc(value) if inspect.isclass(value) or inspect.isroutine(value) else WITHOUT_HELP[name]
+        lead = (own or "").split("\n\n")[0].replace("\n", " ")
+        rows.append(f"| `{name}` | {lead.replace('|', chr(92) + '|')} |")
+    return "\n".join(rows)
+
+
 GENERATED: dict[str, Callable[[], str]] = {
-    "keys": keys, "sides": sides, "formats": formats, "equations": equations, "parts": parts,
+    "keys": keys, "sides": sides, "formats": formats, "names": names, "equations": equations, "parts": parts,
     "inverse": inverse, "comparisons": comparisons, "limits": limits, "on_a_gpu": on_a_gpu,
     "compile_cost": compile_cost,
     "memory_told": memory_told, "weak_scaling": weak_scaling, "chips": chips, "athena": athena, "lammps": lammps,

@@ -30,7 +30,7 @@ FREE_TO_CHANGE = (
     "experiment_name", "title", "resume", "time.end", "time.output_every", "implementation", "steps_per_exchange",
     "mesh", "distributed", "ensemble.batch", "ensemble.retry", "exact", "output", "checkpoint", "limits",
     "inverse.solver.iterations", "inverse.solver.tolerance", "inverse.checkpoint", "objective", "stop",
-    "profile",
+    "profile", "verify",
 )  # fmt: skip
 
 KEPT_THOUGH = ("output.particles",)

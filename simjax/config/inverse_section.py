@@ -69,6 +69,8 @@ def read_inverse(keys: Mapping[str, Any], found: Mapping[str, Any], context: Con
     if keys["inverse"] is None:
         return None
     problems, before = context.problems, len(context.problems)
+    if keys["verify"] is not None:
+        problems.say("verify", "verify: expected null, as the runs of a search are not computed twice; leave it out")
     observed_apart = "observations" not in keys["inverse"] and _each_observes(keys["inverse"].get("experiments"))
     own = read_entries(SharedKeys if observed_apart else InverseKeys, "inverse", keys["inverse"], problems)
     unknowns = ()

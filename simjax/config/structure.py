@@ -17,7 +17,7 @@ from simjax.schema.parts import Chosen
 _NOT_COMPILED = (
     "experiment_name", "title", "output", "checkpoint", "limits", "resume", "exact", "overrides",
     "description", "notes", "inverse", "outputs", "statistics", "stop", "events", "physics", "parameters", "seed",
-    "profile",
+    "profile", "verify",
 )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 import abc
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -52,6 +52,17 @@ class Measure:
 
     units: str = "1"
     long_name: str = ""
+
+
+class Rounding(NamedTuple):
+    """The change by one relative rounding of a diagnostic that would vanish in exact numbers.
+
+    computed: where it is of the numbers that a step computes with. stored: of the fields that it leaves, where they are
+    kept in fewer digits.
+    """
+
+    computed: jax.Array
+    stored: jax.Array
 
 
 class Model(eqx.Module):
@@ -189,6 +200,13 @@ class GridModel(Model):
     @abc.abstractmethod
     def state_from(self, fields: dict[str, tuple[jax.Array, ...]], params) -> Any:
         """The state with the given components of every field of `component_layouts`."""
+
+    def roundings(self, t, dt, state, params, tendency: Callable[[], Any]) -> dict[str, Rounding]:
+        """The `diagnostics` that would vanish in exact numbers, with what roundings of the last step leave.
+
+        dt: length of that step. tendency: function that returns d(state)/dt, all forces on the model included.
+        """
+        return {}
 
     def along_bodies(self, t, state, params, points) -> dict[str, jax.Array]:
         """Readings along the surface of bodies, `(points,)` by name; see `instruments.body_surface`.

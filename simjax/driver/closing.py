@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,12 @@ from simjax.schema.config import Config
 
 def write_reports(
     folder: Path, config: Config, programs: CompiledRun, scene: Scene, statuses: np.ndarray,
-    tell: Callable[[str], None], **about: Any,
+    tell: Callable[[str], None], outcome: str, **about: Any,
 ) -> tuple[str, ...]:  # fmt: skip
     """Check what the run must have kept, tell what it did not, and write the report and the animation.
 
-    about: what the report says beside that, as `RunReport` names it. Returns a sentence for each failed check.
+    outcome: how the run ended. about: what the report says beside that, as `RunReport` names it. Returns a sentence for
+    each failed check.
     """
     from simjax.io.read import open_run
 
@@ -45,10 +46,21 @@ def write_reports(
             report = RunReport(
                 title=title, description=config.description, checks=checks, config_yaml=config_yaml(config),
                 defaults_yaml=default_yaml(), command=command_line(), versions=versions(), device=device_name(),
-                units=units_of(programs), **about,
+                units=units_of(programs), outcome=judged(outcome, failed), **about,
             )  # fmt: skip
             write_report(folder, dataset, report)
     return failed
+
+
+def judged(outcome: str, failed: Sequence[str]) -> str:
+    """The outcome of a run with the names of the checks that it failed: nobody reads that it completed without them.
+
+    failed: a sentence for each, which begins with its name.
+    """
+    if not failed:
+        return outcome
+    names = ", ".join(sentence.partition(":")[0] for sentence in failed)
+    return f"{outcome}, but {len(failed)} check{'s' if len(failed) > 1 else ''} failed ({names})"
 
 
 def units_of(programs: CompiledRun) -> tuple[str, str]:

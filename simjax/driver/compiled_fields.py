@@ -15,7 +15,7 @@ from simjax.config.structure import frozen, structure_of
 from simjax.core.domain import Domain
 from simjax.core.mappings import traced_lines
 from simjax.core.members import Members
-from simjax.core.model import Output
+from simjax.core.model import ExplicitModel, Output
 from simjax.driver.build import (
     PARTS,
     build_model,
@@ -40,9 +40,13 @@ from simjax.io.initial import FieldFile, require_finite
 from simjax.jaxpr.varying import vary_like
 from simjax.models import faces
 from simjax.parallel import decompose, distribute, place_parts, region
+from simjax.report.check import ROUNDING
 from simjax.schema.config import Config, Given, component_count
 from simjax.schema.statistics import QUANTILES
 from simjax.status import OK
+
+ROUNDINGS = 30
+"""So many in a step, one on another: those of transforms and of what their sum is taken from."""
 
 
 class CompiledFieldRun(CompiledRun):
@@ -315,6 +319,7 @@ class CompiledFieldRun(CompiledRun):
                 if self.config.schema.limited:
                     limit = model.domain.min(self.step_limit(model, state, params))
                     diagnostics["courant"] = jnp.where(jnp.isfinite(limit), clock.dt / limit, 0.0)
+                diagnostics |= self._roundings(model, t, clock.dt, state, params)
                 # A frozen member has no fields at this time.
                 good = clock.status == OK
                 observed = (self._written(model, fields, walled, t, state, params), diagnostics)
@@ -324,6 +329,14 @@ class CompiledFieldRun(CompiledRun):
             kinds = (self._member_specs(self.domain.spec()), self._one, self._one)
             self._observe = self._compile(look, (0, None, 0, 0, None), specs, kinds)
         return self._observe
+
+    def _roundings(self, model, t, dt, state, params) -> dict[str, jax.Array]:
+        """The largest that diagnostics may be which would vanish without rounding, by their names and `ROUNDING`."""
+        tendency = functools.partial(model.rhs, t, state, params) if isinstance(model, ExplicitModel) else lambda: state
+        computed = ROUNDINGS * float(jnp.finfo(self.dtype).eps)
+        stored = 0.0 if self.config.storage is None else float(jnp.finfo(self.config.storage.dtype).eps)
+        found = model.roundings(t, dt, state, params, tendency)
+        return {f"{name}{ROUNDING}": computed * one.computed + stored * one.stored for name, one in found.items()}
 
     def statistics(self) -> Callable:
         """Compiled `(fields, clock, counted_from) -> (statistics, members)` over the members, on their devices.

@@ -32,6 +32,11 @@ THREADED = f"--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold
 # tells at length that nobody answers. With these it finds no chip without a word.
 SILENT_TPU = {"TPU_WORKER_HOSTNAMES": "localhost", "TPU_ACCELERATOR_TYPE": "v5litepod-1"}
 GOOGLE = "0x1ae0"
+UNSOUND = {
+    "0.10.2": "computes wrong numbers on CPUs (products of small matrices in loops over many rows, jax#39103)",
+    "0.11.0": "crashes on CPUs (jax#39257)",
+}
+"""Versions of jax that simjax does not ask for, and what they do."""
 PACKAGES = ("simjax", "jax", "jaxlib", "numpy", "equinox", "h5py", "orbax-checkpoint", "hydra-core")
 
 
@@ -85,6 +90,16 @@ def _device_count() -> int:
             f"JAX_PLATFORMS={told}: expected a device of that kind on this machine, and jax finds none ({first}); "
             "write JAX_PLATFORMS=cpu, or unset it, so that jax takes what is there."
         ) from None
+
+
+def version_notes() -> list[str]:
+    """A sentence where this version of jax is not to be trusted on the devices that there are."""
+    import jax
+
+    fault = UNSOUND.get(jax.__version__)
+    if fault is None or jax.default_backend() != "cpu":
+        return []
+    return [f"warning: jax {jax.__version__} {fault}: pip install 'jax!={jax.__version__}' and run again."]
 
 
 def join_processes(config: Config) -> Processes:

@@ -31,7 +31,7 @@ LONGEST = 10.0
 # What changes no time of a step.
 INDIFFERENT = (
     "experiment_name", "title", "resume", "seed", "steps_per_exchange", "exact", "output", "checkpoint", "limits",
-    "inverse",
+    "inverse", "verify",
 )  # fmt: skip
 
 

@@ -27,6 +27,7 @@ from simjax.io.segments import WHOLE, Part
 from simjax.models.measures import PARTICLES, measure_of
 from simjax.parallel import Bounds, whole
 from simjax.processes import processes
+from simjax.report.check import ROUNDING
 from simjax.schema.config import Config
 from simjax.schema.numbers import number_attributes
 
@@ -124,6 +125,9 @@ def describe_numbers(programs: CompiledRun) -> dict[str, dict[str, str]]:
         measure = measure_of(measures, name)
         if measure is not None:
             about[name] = {"units": measure.units, "long_name": measure.long_name or name.replace("_", " ")}
+        elif name.endswith(ROUNDING):
+            own = about[name.removesuffix(ROUNDING)]
+            about[name] = {**own, "long_name": f"{own['long_name']} that rounding may leave"}
     return about
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from simjax.config.folders import GROUPS_NAME, clear_run_folder, resume_differences
 from simjax.driver.build import check_sides, plan_frames
-from simjax.driver.closing import write_reports
+from simjax.driver.closing import judged, write_reports
 from simjax.driver.compile_cache import compilations
 from simjax.driver.compiled_instruments import CompiledInstruments
 from simjax.driver.compiled_run import CompiledFieldRun, CompiledRun, compiled_run
@@ -438,15 +438,16 @@ class GroupedRun:
                 )  # fmt: skip
         failed = tuple(self.processes.gather(failed)[0])
         message = outcome if stopped else f"{outcome} in {elapsed:.1f} s ({self.compile_seconds:.1f} s compiling)"
+        message = judged(message, failed)
         self.tell(compilations(self.started).sentence())
         self.tell(message)
-        self._end_part(message)
+        self._end_part(message, failed)
         return Result(self.folder, Stopped.exit_code if stopped else 0, message, statuses, failed_checks=failed)
 
-    def _end_part(self, outcome: str) -> None:
+    def _end_part(self, outcome: str, failed: Sequence[str] = ()) -> None:
         with self._alone() as first:
             if first:
-                self.part.end(outcome, compilations(self.started))
+                self.part.end(outcome, compilations(self.started), failed)
 
 
 def _recorded(folder: Path) -> dict[str, Any] | None:

@@ -261,9 +261,11 @@ class Part:
         """Write the configuration, the provenance and the text files `others`, all of them or none."""
         write_hydra_folder(self.folder, self.config, {**(others or {}), self._path: self._text()})
 
-    def end(self, outcome: str, compiled: Compilations) -> None:
-        """Record how the part ended, and what was compiled for it."""
-        self._part |= {"ended": _now(), "outcome": outcome, "programs": compiled.described()}
+    def end(self, outcome: str, compiled: Compilations, failed_checks: Sequence[str] = ()) -> None:
+        """Record how the part ended, a sentence for each check that failed, and what was compiled for it."""
+        self._part |= {
+            "ended": _now(), "outcome": outcome, "failed_checks": list(failed_checks), "programs": compiled.described(),
+        }  # fmt: skip
         write_text(self._path, self._text())
 
     @property

@@ -21,10 +21,11 @@ import numpy as np
 
 from simjax.driver.build import Plan
 from simjax.driver.call_length import CallLength
-from simjax.driver.closing import units_of, write_reports
+from simjax.driver.closing import judged, units_of, write_reports
 from simjax.driver.compile_cache import cache_notes, compilations
 from simjax.driver.compiled_instruments import CompiledInstruments
 from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
+from simjax.driver.environment import version_notes
 from simjax.driver.frame_files import dataset_of, file_attributes, on_host, open_writer
 from simjax.driver.goodput import OUTPUT, GoodputLog, account
 from simjax.driver.instrument_output import InstrumentOutput
@@ -99,7 +100,7 @@ class RunFolder:
     ):  # fmt: skip
         self.folder, self.config, self.programs, self.plan, self.run = folder, config, programs, plan, run
         self.group, self.goodput = processes(), goodput
-        self.notes = [*config.notes, *notes, *cache_notes()]
+        self.notes = [*version_notes(), *config.notes, *notes, *cache_notes()]
         self.last_time = 0.0
         self._part = Part(folder, config, run, from_step=keep_until_step, notes=self.notes)
         self._description = description(run, config, programs.parameters)
@@ -356,14 +357,14 @@ class RunFolder:
         self._close(complete=True)
         self._write_report(outcome, pace, elapsed)
         took = f"{',' if ended else ''} in {elapsed:.1f} s ({pace.compile_seconds:.1f} s compiling)"
-        return self._say_goodbye(f"{outcome}{took}", pace)
+        return self._say_goodbye(judged(f"{outcome}{took}", self.failed_checks), pace)
 
     def stop(self, reason: str, pace: CallLength, elapsed: float) -> str:
         """Close a run that was asked to stop; it can go on later."""
         self._close(complete=False)
         outcome = f"stopped by {reason} at t = {self.last_time:g}, resumable"
         self._write_report(outcome, pace, elapsed)
-        return self._say_goodbye(outcome, pace)
+        return self._say_goodbye(judged(outcome, self.failed_checks), pace)
 
     def fail(self, message: str, pace: CallLength, elapsed: float) -> None:
         """Close a run whose fields are no longer numbers."""
@@ -425,7 +426,7 @@ class RunFolder:
         if self._log is not None:
             self._log.close()
         if self.group.first:
-            self._part.end(outcome, compiled)
+            self._part.end(outcome, compiled, self.failed_checks)
         if self.display is not None:
             lines = [shown or outcome]
             if self.config.output.report:

@@ -34,7 +34,8 @@ from simjax.driver.run_folder import RunFolder, logged
 from simjax.driver.storage_error import storage_error
 from simjax.driver.time_limits import is_signal, no_step
 from simjax.driver.triggers import At, Triggers
-from simjax.errors import ConfigurationError, NumericalError, Stopped
+from simjax.driver.verification import MOST_REPEATS, BitsDiffer, Verification, remove_after
+from simjax.errors import ConfigurationError, NumericalError, ResourceError, Stopped
 from simjax.parallel import whole
 from simjax.processes import processes
 from simjax.schema.config import AUTO, Config
@@ -58,22 +59,31 @@ class SingleRun:
         self.config, self.programs, self.signals, self.progress = config, programs, signals, progress
         self.group = processes()
         self.started = launched
+        self.repeats, self.repeated_from = 0, -1  # of steps with two results, and from which one
+        self.chosen_before: int | None = None  # steps between exchanges, by an earlier run that goes on
+        self.stepped = False  # whether any step was taken in this part
+        self.stopped_by: str | None = None
+        self.of_group = False  # whether others have gone before in the same part
+        self._start_over(launched)
+
+    def _start_over(self, since: float) -> None:
+        """Set everything as before the first step; since: a time of the host."""
+        config, programs = self.config, self.programs
         self.notes: list[str] = list(programs.notes)
         self.state: Any = None
         self.clock: Any = None
         self.sums: dict[str, Sums] = {}  # of statistics in time
-        self.goodput = GoodputLog(launched, kept=self.group.first)
+        self.goodput = GoodputLog(since, kept=self.group.first)
         self.triggers = Triggers(config, programs)
-        self.instruments = CompiledInstruments(programs, self.triggers.halt() if self.triggers.after_steps else None)
+        halt = self.triggers.halt() if self.triggers.after_steps else None
+        self.instruments = CompiledInstruments(programs, halt)
+        every = None if config.verify is None else config.verify.every
+        self.verification = Verification(every, programs, self.instruments, halt)
         self.pace = CallLength(config, programs, self.goodput, self.instruments)
         self.halted: Any = None  # which conditions on quantities ended the last call
         self.step = 0  # steps at the end of the last frame
         self.substeps = 0  # fixed steps since then
         self.halvings = self.halvings_before = 0  # how often the step was halved after a failure
-        self.chosen_before: int | None = None  # steps between exchanges, by an earlier run that goes on
-        self.stepped = False  # whether any step was taken in this part
-        self.stopped_by: str | None = None
-        self.of_group = False  # whether others have gone before in the same part
 
     # ------------------------------------------------------------------ beginnings
 
@@ -131,6 +141,7 @@ class SingleRun:
             with logged(self.notes.append):
                 self.notes += self.pace.require_memory(self.plan, frame, self.state, self.clock, self.sums)
         self._open_record(folder, run, restored.step, restored.meta)
+        self.verification.verified = restored.step
         self._place_clock()
         return self._carry_out(first_frame=frame, resumed=True)
 
@@ -166,6 +177,8 @@ class SingleRun:
                 self._choose_exchanges(first_frame)
                 if not resumed:
                     self._observe(0)
+                    if self.verification:  # there is something to go back to
+                        self._checkpoint()
                     if isinstance(self.programs, CompiledFieldRun) and self.config.storage is not None:
                         given = self.programs, self.plan.schedule, self.state, self.clock
                         self.record.tell(storage_error(*given))
@@ -185,9 +198,35 @@ class SingleRun:
                 self.record.folder, code, message, self.record.statuses, failed_checks=self.record.failed_checks,
                 _last_frame=self._last_frame(),
             )  # fmt: skip
+        except BitsDiffer as error:
+            return self._go_back(error)
         except BaseException:
             self.record.abandon()
             raise
+
+    def _go_back(self, error: BitsDiffer) -> Result:
+        """Go on from the last checkpoint before which all that was computed twice agreed; give up after a few times."""
+        folder, verified = self.record.folder, self.verification.verified
+        self.repeats = self.repeats + 1 if error.step <= self.repeated_from else 1
+        self.repeated_from = max(self.repeated_from, error.step)
+        gives_up, kept = self.repeats > MOST_REPEATS, folder / "checkpoints"
+        message = f"{error}{' again' if self.repeats > 1 else ''}: the machine computes something wrong"
+        if gives_up:
+            message = (
+                f"{message}; the checkpoint of step {verified} or before is kept in {kept}: resume on other devices."
+            )
+            self.record.fail(message, self.pace, wall.monotonic() - self.started)
+        else:
+            self.record.tell(f"{message}; going back to the last checkpoint up to step {verified}.")
+        self.record.checkpoints.wait()
+        self.record.abandon()
+        self.group.decide(lambda: remove_after(kept, verified))
+        if gives_up:
+            raise ResourceError(message)
+        limit = self.pace.limit
+        self._start_over(wall.monotonic())
+        self.pace.limit = limit
+        return self.go_on(folder)
 
     def _last_frame(self) -> Callable | None:
         """Return a maker of the last frame's dataset, if no fields are written: the state stays on the devices."""
@@ -284,13 +323,19 @@ class SingleRun:
         program = self.instruments.advance(schedule, steps)
         until = self.instruments.until(self.plan, frame, self.substeps, steps)
         given = self.programs.values, self.programs.files, self.state, self.clock, until
+        kept = self.verification.kept(self.state, self.clock, self.sums)
         with self.pace.timed(program):
             if self.instruments.in_the_loop:
-                state, clock, found, sums, self.halted = program(*given, self.sums)
+                results = program(*given, self.sums)
+                state, clock, found, sums, self.halted = results
             else:
-                (state, clock), found, sums = program(*given), {}, self.sums
+                results = program(*given)
+                (state, clock), found, sums = results, {}, self.sums
         if self.programs.regrows and self._regrown(whole(clock.status)):
             return False
+        if kept is not None:
+            self.verification.compare(schedule, steps, until, kept, results)
+            self.record.checkpoints.trusted = self.verification.verified
         self.state, self.clock, self.sums = state, clock, sums
         self.stepped = True
         self.pace.dispatched(steps)

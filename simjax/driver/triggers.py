@@ -21,6 +21,7 @@ from simjax.io.frame_output import FrameWriter
 from simjax.io.grid_output import EVENTS_FOLDER
 from simjax.parallel import whole
 from simjax.processes import processes
+from simjax.report.check import ROUNDING
 from simjax.schema.config import Config
 from simjax.schema.errors import closest
 from simjax.schema.formula import Condition
@@ -103,7 +104,9 @@ class Triggers:
                     f"{path}: {name!r} is no quantity of model={self._config.model}; {hint}There are "
                     f"{', '.join(known)}, and t."
                 )
-        for name in sorted(name for name in self._quantities(STEP) if name.startswith(BESIDE)):
+        for name in sorted(
+            name for name in self._quantities(STEP) if name.startswith(BESIDE) or name.endswith(ROUNDING)
+        ):
             raise ConfigurationError(f"every={STEP}: {name} is known at output times alone; write every: {FRAME}.")
 
     # ------------------------------------------------------------------ at output times

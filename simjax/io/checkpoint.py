@@ -66,6 +66,7 @@ class Checkpoints:
         self.folder = Path(folder).absolute()
         self.keep, self.keep_every = keep, keep_every
         self.longest = 0.0  # seconds from a save to its place
+        self.trusted: int | None = None  # the newest checkpoint up to this step stays
         self._group = processes()
         self._damaged: set[Path] = set()
         self._saving: Future | None = None
@@ -232,7 +233,8 @@ class Checkpoints:
         paths = list_checkpoints(self.folder)
         self._damaged.intersection_update(paths[:-1])
         whole = [path for path in paths if path not in self._damaged]
-        for path in {*whole[: -self.keep], *self._damaged} - _lasting(whole, self.keep_every):
+        trusted = [path for path in whole if self.trusted is not None and int(path.name) <= self.trusted][-1:]
+        for path in {*whole[: -self.keep], *self._damaged} - _lasting(whole, self.keep_every) - {*trusted}:
             shutil.rmtree(path)
 
     def _abandoned(self, step: int, error: Exception) -> InputOutputError:

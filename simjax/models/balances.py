@@ -193,6 +193,9 @@ class WithAccounts(_Beside):
     def diagnostics(self, t, state, params):
         return self.model.diagnostics(t, state.fields, params)
 
+    def roundings(self, t, dt, state, params, tendency):
+        return self.model.roundings(t, dt, state.fields, params, lambda: tendency().fields)
+
     def measures(self):
         return self.model.measures()
 

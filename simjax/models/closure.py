@@ -203,6 +203,9 @@ class _WithClosure(GridModel):
     def diagnostics(self, t, state, params):
         return self.model.diagnostics(t, state, params.own)
 
+    def roundings(self, t, dt, state, params, tendency):
+        return self.model.roundings(t, dt, state, params.own, tendency)
+
     def notes(self):
         return self.model.notes()
 

@@ -108,6 +108,13 @@ class ParticleFamily(abc.ABC):
         """Charge of every particle, `(particles,)`, where they have any."""
         return None
 
+    def energy_of_jumps(self, parameters: Mapping[str, np.ndarray]) -> float:
+        """Energy that a right run may gain or lose where forces leave out a jump of the potential.
+
+        parameters: named numbers.
+        """
+        return 0.0
+
     @abc.abstractmethod
     def model(self, cells: Cells, capacities: Capacities, values: Values) -> tuple[SelfSteppingModel, Any]:
         """The model and its parameters, with `values` (perhaps traced)."""

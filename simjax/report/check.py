@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+ROUNDING = "_rounding"
+"""Ending of the name of what rounding may leave of a diagnostic that would vanish without it."""
+
 
 @dataclass(frozen=True)
 class Check:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from simjax.report.check import ROUNDING
 from simjax.report.labels import common_power, number, scaled_label
 from simjax.report.scalars import label_of, units_of
 
@@ -43,7 +44,10 @@ def diagnostics(dataset: xr.Dataset) -> list[str]:
     names = [
         str(name)
         for name, variable in dataset.data_vars.items()
-        if "time" in variable.dims and set(variable.dims) <= {"member", "time"} and name != "step"
+        if "time" in variable.dims
+        and set(variable.dims) <= {"member", "time"}
+        and name != "step"
+        and str(name).removesuffix(ROUNDING) not in {*dataset.data_vars} - {name}
     ]
     order = {name: rank for rank, name in enumerate(_ORDER)}
     return sorted(names, key=lambda name: (name == LAST, order.get(name, len(order))))

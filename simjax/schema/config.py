@@ -158,6 +158,13 @@ class CheckpointConfig:
 
 
 @dataclass(frozen=True)
+class VerifyConfig:
+    """The section `verify`: how much of a run is computed twice, to find what a machine computes wrong."""
+
+    every: int = key(Integer(1), about="calls of the device of which one is computed twice, and its bits compared")
+
+
+@dataclass(frozen=True)
 class LimitsConfig:
     """The section `limits`: what a run may use before it stops by itself."""
 
@@ -308,6 +315,7 @@ class Config:
     inverse: InverseConfig | None = None
     objective: str | None = None
     profile: bool = False
+    verify: VerifyConfig | None = None
     outputs: Instruments = Instruments()
     statistics: TimeStatistics = TimeStatistics()
     stop: StopConfig | None = None
@@ -437,6 +445,9 @@ class Keys:
         about="earlier run to go on with; auto: the newest of this experiment",
     )
     limits: LimitsConfig = key(Nested(LimitsConfig), LimitsConfig(), about="what a run may use")
+    verify: VerifyConfig | None = key(
+        Nested(VerifyConfig, optional=True), None, about="how much is computed twice; null: nothing"
+    )
     outputs: tuple[Mapping[str, Any], ...] | None = key(
         ListOf(
             Table("an instrument such as {slice: {z: 0.5}, of: [pressure], every: 0.1}"), 0, 1000, optional=True,

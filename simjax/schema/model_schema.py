@@ -16,6 +16,10 @@ SPLITTING = ("leapfrog",)
 INTEGRATORS = (*RUNGE_KUTTA, *IMEX, *EXPONENTIAL, *SPLITTING)
 
 
+Claims = tuple[str | tuple[str, ...], ...]
+"""Diagnostics that are checked after a run, by name, or each with the names of those that it is measured by."""
+
+
 @dataclass(frozen=True)
 class FieldSchema:
     """A field given by formulas or a file: an initial condition, or a coefficient of the equation.
@@ -74,15 +78,17 @@ class ModelSchema:
     that can be written, by dimension. integrators: the schemes that fit, the default first; none where the model takes
     its own steps. limited: whether a Courant number makes sense. stretched, axisymmetric: whether it takes such grids.
     forced: fields that take a forcing (None: all). check: sentences about a `Config` that is otherwise valid, each with
-    its key path. conserved: diagnostics that stay as they are in a `Config`, each with the one by which its rounding is
-    measured. falling: diagnostics that never rise. balanced: quantities that have balances, by dimension and counts of
-    free fields. along_bodies: what can be read along the surface of its bodies. particles: of a model of particles,
-    which has a box and not a grid, the dataclass of the section that says where they start; its `fields` are formulas
-    at their places. steady: of those, what stays as it is in a `Config`: "energy" to a share of the kinetic, "momentum"
-    to rounding. given_at_start: vectors of particles that may be arrays by number, such as "position". dimensionless:
-    lengths and times are numbers, not metres and seconds. functions: coefficients of a `Config` that are read at places
-    other than cells, so that they cannot be arrays. configured: makes the model and its parameters from a
-    `models.declaration.Setup`, or a family of particles from a `Config`. summary: its name and equation, in a line.
+    its key path. conserved: diagnostics that stay as they are in a `Config`, each by itself or with those by the
+    largest of which its rounding is measured. falling: those that never rise, each by itself or with the mean of half
+    the square of a rate, by which the error of steps is measured. balanced: quantities that have balances, by dimension
+    and counts of free fields. along_bodies: what can be read along the surface of its bodies. particles: of a model of
+    particles, which has a box and not a grid, the dataclass of the section that says where they start; its `fields`
+    are formulas at their places. steady: of those, what stays as it is in a `Config`: "energy" to a share of the
+    kinetic, "momentum" to rounding. given_at_start: vectors of particles that may be arrays by number, such as
+    "position". dimensionless: lengths and times are numbers, not metres and seconds. functions: coefficients of a
+    `Config` that are read at places other than cells, so that they cannot be arrays. configured: makes the model and
+    its parameters from a `models.declaration.Setup`, or a family of particles from a `Config`. summary: its name and
+    equation, in a line.
     """
 
     name: str
@@ -99,8 +105,8 @@ class ModelSchema:
     axisymmetric: bool = False
     forced: tuple[FieldSchema, ...] | None = None
     check: Callable[[Any], Iterable[tuple[str, str]]] = lambda config: ()
-    conserved: Callable[[Any], tuple[tuple[str, str], ...]] = lambda config: ()
-    falling: Callable[[Any], tuple[str, ...]] = lambda config: ()
+    conserved: Claims | Callable[[Any], Claims] = ()
+    falling: Claims | Callable[[Any], Claims] = ()
     balanced: Callable[[int, Mapping[str, int]], tuple[str, ...]] = lambda ndim, counts: ()
     along_bodies: tuple[str, ...] = ()
     particles: type | None = None
@@ -110,6 +116,12 @@ class ModelSchema:
     functions: Callable[[Any], tuple[str, ...]] = lambda config: ()
     configured: Callable[[Any], Any] | None = None
     summary: str = ""
+
+    def claimed(self, what: str, config: Any) -> list[tuple[str, ...]]:
+        """Name what is `conserved` or `falling` in a configuration: a diagnostic, and those that it is measured by."""
+        given: Any = getattr(self, what)
+        claims: Any = given(config) if callable(given) else given
+        return [(one,) if isinstance(one, str) else tuple(one) for one in claims]
 
     @property
     def of_particles(self) -> bool:

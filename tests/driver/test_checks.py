@@ -1,18 +1,20 @@
 """Checks of a finished run: each passes at its bound and fails just beyond it, for every member."""
 
+import json
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import xarray as xr
 
+import simjax as sj
 from simjax.config import load_config, validate
 from simjax.driver.checks import check_run
 from simjax.driver.compiled_fields import CompiledFieldRun
-from simjax.grid import Grid
+from simjax.models.flow.budgets import falling_energy
 from simjax.status import NON_FINITE, OK
 
-FRAMES, STEPS = 5, 400
+FRAMES, STEPS, CELLS, ORDER = 5, 400, 64, 3
 ROUNDING = np.finfo(np.float64).eps
 FLOW = {"model": "incompressible", "physics": {"viscosity": 0.0}, "grid": {"shape": [8, 8]}}
 HEAT = {"model": "advection_diffusion", "physics": {"diffusivity": 0.1, "velocity": [0.0, 0.0]},
@@ -22,24 +24,27 @@ HEAT = {"model": "advection_diffusion", "physics": {"diffusivity": 0.1, "velocit
 class Compiled(CompiledFieldRun):
     """What checks ask of compiled programs, with nothing compiled."""
 
-    def __init__(self):
-        self.dtype = np.dtype(np.float64)
-
-    grid = Grid((2, 4))
-    integrator = property(lambda self: SimpleNamespace(courant_limit=1.7))
+    def __init__(self, config):
+        self.config, self.dtype, self.size = (
+            config,
+            np.dtype(np.float64 if config.storage is None else np.float32),
+            CELLS,
+        )
+        self.integrator = SimpleNamespace(courant_limit=1.7, order=ORDER)
 
 
 def checked(model, statuses=(OK,), steps=STEPS, members=None, **series):
     """The checks, by name, of a run whose diagnostics were `series`, `(frames,)` or `(members, frames)`."""
-    config = validate({**model, "time": {"end": 1.0, "output_every": 0.25}, "precision": "float64"})
+    config = validate({"precision": "float64", **model, "time": {"end": 1.0, "output_every": 0.25}})
     dims = ("time",) if members is None else ("member", "time")
     coords = {"time": np.linspace(0, 1, FRAMES), "step": ("time", np.linspace(0, steps, FRAMES).astype(int))}
     given = {}
-    for name in {"kinetic_energy", "momentum_x", "momentum_y", "mean_concentration", "maximum_concentration", *series}:
-        values = series.get(name, np.ones(FRAMES))
+    ones = {"kinetic_energy", "mean_concentration", "minimum_concentration", "maximum_concentration"}
+    for name in {*ones, "enstrophy", "max_divergence", "max_divergence_rounding", *series}:
+        values = series.get(name, np.full(FRAMES, float(name in ones)))
         given[name] = (dims, np.broadcast_to(values, ((members,) if members else ()) + (FRAMES,)))
     dataset = xr.Dataset(given, coords)
-    return {check.name: check for check in check_run(config, Compiled(), dataset, np.asarray(statuses))}
+    return {check.name: check for check in check_run(config, Compiled(config), dataset, np.asarray(statuses))}
 
 
 def last(value, before=1.0):
@@ -70,10 +75,24 @@ def test_what_is_conserved_may_change_by_the_roundings_of_its_steps(members):
 
 
 def test_what_is_conserved_is_measured_by_its_scale():
+    name = "Mean concentration is conserved"
     found = {"mean_concentration": last(1e-14, 0.0), "maximum_concentration": np.ones(FRAMES)}
-    assert checked(HEAT, **found)["Mean concentration is conserved"].passed
-    found["maximum_concentration"] = np.full(FRAMES, 1e-3)
-    assert not checked(HEAT, **found)["Mean concentration is conserved"].passed
+    assert checked(HEAT, **found)[name].passed
+    found |= {"maximum_concentration": np.full(FRAMES, 1e-3), "minimum_concentration": np.full(FRAMES, -1e-3)}
+    assert not checked(HEAT, **found)[name].passed
+    assert checked(HEAT, **{**found, "minimum_concentration": np.full(FRAMES, -1.0)})[name].passed  # all below zero
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_means_in_16_bits_may_change_by_random_roundings_of_all_cells(dtype):
+    """Six standard deviations: half of the spacing, in steps x cells that are independent."""
+    spacing = {"bfloat16": 2.0**-7, "float16": 2.0**-10}[dtype]
+    bound = 6 * spacing / 2 * (STEPS / CELLS) ** 0.5
+    for share, passed in ((0.98, True), (1.02, False)):
+        found = checked(
+            {**HEAT, "precision": "float32", "storage": {"dtype": dtype}}, mean_concentration=last(1 + share * bound)
+        )
+        assert found["Mean concentration is conserved"].passed == passed
 
 
 def test_what_falls_may_rise_by_roundings_of_its_sum_alone():
@@ -82,16 +101,24 @@ def test_what_falls_may_rise_by_roundings_of_its_sum_alone():
     for roundings, passed in ((45, True), (60, False)):
         rising = last(1.0 + roundings * ROUNDING)
         assert checked(FLOW, kinetic_energy=rising)[name].passed == passed
+    # Of motion with w dt = 0.01 at a Courant number of 0.5, third order: 2 / 4! (w dt)^2 C^2 in each of 100 steps.
+    motion = {"enstrophy": np.full(FRAMES, 0.5 * (0.01 * STEPS) ** 2), "courant": np.full(FRAMES, 0.5)}
+    for share, passed in ((0.98, True), (1.02, False)):
+        rising = last(1.0 + share * STEPS / (FRAMES - 1) * 2 / 24 * 0.01**2 * 0.5**2)
+        assert checked(FLOW, kinetic_energy=rising, **motion)[name].passed == passed
     # A rise in the middle is not made good by what falls later.
     assert not checked(FLOW, kinetic_energy=np.asarray([1.0, 0.8, 0.9, 0.5, 0.4]))[name].passed
 
 
-def test_divergence_is_a_difference_of_roundings_over_the_smallest_spacing():
-    """A hundred roundings of the largest velocity, here 2, over 0.25."""
-    bound = 100 * ROUNDING * 2 / 0.25
+def test_what_would_vanish_without_rounding_may_be_as_large_as_the_model_says():
+    bound = np.asarray([1e-9, 1e-9, 3e-9, 1e-9, 1e-9])  # forces may have been larger before
     for share, passed in ((0.99, True), (1.01, False)):
-        found = checked(FLOW, kinetic_energy=np.full(FRAMES, 2.0), max_divergence=last(share * bound, 0.0))
-        assert found["Largest divergence"].passed == passed
+        found = checked(FLOW, max_divergence=last(share * 3e-9, 0.0), max_divergence_rounding=bound)
+        assert found["Max divergence"].passed == passed
+    # Each member by its own bound.
+    bounds, errors = np.asarray([[1e-9], [1e-3]]), np.asarray([[2e-9], [1e-5]])
+    given = {"max_divergence": np.tile(errors, FRAMES), "max_divergence_rounding": np.tile(bounds, FRAMES)}
+    assert not checked(FLOW, (OK, OK), members=2, **given)["Max divergence"].passed
 
 
 def test_a_courant_number_beyond_that_of_the_scheme_fails():
@@ -114,7 +141,7 @@ def of_particles(count=10, **series):
     given = {name: ("time", np.full(FRAMES, value, float)) for name, value in numbers.items()}
     given |= {name: ("time", np.asarray(values, float)) for name, values in series.items()}
     dataset = xr.Dataset({**given, "mass": ("particle", np.full(count, 0.9))}, coords)
-    return {check.name: check for check in check_run(config, Compiled(), dataset, np.asarray([OK]))}
+    return {check.name: check for check in check_run(config, Compiled(config), dataset, np.asarray([OK]))}
 
 
 def test_a_lost_particle_fails():
@@ -137,3 +164,142 @@ def test_momentum_may_change_by_the_roundings_of_its_steps():
     for share, passed in ((0.99, True), (1.01, False)):
         for name in ("momentum_x", "momentum_y"):
             assert of_particles(**{name: last(-share * bound, 0.0)})["Momentum is conserved"].passed == passed
+
+
+def test_of_particles_at_rest_rounding_alone_may_drift():
+    """Ten roundings a step of an energy of 600, added up at random; of no kinetic energy there is no share."""
+    time, still = np.linspace(0, 1, FRAMES), np.zeros(FRAMES)
+    bound = 10 * ROUNDING * STEPS**0.5 * 600
+    for share, passed in ((0.9, True), (2.0, False)):
+        found = of_particles(kinetic_energy=still, energy=-600 + share * bound * time)
+        assert found["Energy drift"].passed == passed
+    # Momentum is measured by what the potential energy could give: sqrt(2 x 600 x 9).
+    scale = (2 * 600 * 9) ** 0.5
+    for share, passed in ((0.9, True), (1.1, False)):
+        moved = last(share * 10 * ROUNDING * STEPS**0.5 * scale, 0.0)
+        found = of_particles(kinetic_energy=still, energy=np.full(FRAMES, -600.0), momentum_x=moved)
+        assert found["Momentum is conserved"].passed == passed
+
+
+# ---------------------------------------------------------------------- runs
+
+
+VORTICES = ["sin(2*pi*x)*cos(2*pi*y)", "-cos(2*pi*x)*sin(2*pi*y)"]
+CLOSED = {"x": "no_slip", "y": "no_slip"}
+TIME = {"end": 0.2, "output_every": 0.05, "courant": 0.5}
+FLOWS = {"grid": {"shape": [24, 24]}, "physics": {"viscosity": 0.01}, "initial": {"velocity": VORTICES}, "time": TIME}
+STILL = {**FLOWS, "initial": {"velocity": ["0", "0"]}, "boundaries": CLOSED}
+HEATED = {
+    **STILL, "physics": {"viscosity": 0.01, "diffusivity": 0.01, "expansion": 1.0, "gravity": [0, -100.0]},
+    "boundaries": {"x": "no_slip", "y": {end: {"kind": "no_slip", "temperature": 1e3} for end in ("lower", "upper")}},
+    "initial": {"velocity": ["0", "0"], "temperature": "1e3 + sin(pi*y)"},
+}  # fmt: skip
+WAVE = {"grid": {"shape": [32, 32]}, "physics": {"diffusivity": 0.01, "velocity": [1.0, 0.5]}, "time": TIME,
+        "initial": {"concentration": "1 + sin(2*pi*x)*sin(2*pi*y)"}}  # fmt: skip
+LATTICE = {"box": {"upper": [5.13] * 3}, "particles": {"placement": "fcc", "count": 108, "temperature": 0.0},
+           "time": {"end": 0.25, "output_every": 0.05, "dt": 0.005}}  # fmt: skip
+
+RIGHT = {
+    "a force that the pressure balances": ("incompressible", {**STILL, "forcing": {"velocity": ["0", "-9.81"]}}),
+    "a strong force": ("incompressible", {**STILL, "forcing": {"velocity": ["sin(pi*y)", "-1e4*y"]}}),
+    "buoyancy of a hot fluid": ("boussinesq", HEATED),
+    "steps of second order without viscosity": (
+        "incompressible", {**FLOWS, "physics": {"viscosity": 0.0}, "initial": {"velocity": ["noise(4)", "noise(4)"]},
+                           "time": {**TIME, "integrator": "heun"}},
+    ),
+    "a flow in 16 bits": ("incompressible", {**FLOWS, "storage": {"dtype": "bfloat16"}}),
+    "a mean in 16 bits": ("advection_diffusion", {**WAVE, "storage": {"dtype": "bfloat16"}}),
+    "a concentration below zero": (
+        "advection_diffusion", {**WAVE, "initial": {"concentration": "-1000*exp(-100*((x - 0.5)**2 + (y - 0.5)**2))"}}
+    ),
+    "a lattice at rest": ("molecular_dynamics", LATTICE),
+    "a cold solid": ("molecular_dynamics", {**LATTICE, "particles": {**LATTICE["particles"], "temperature": 0.1}}),
+}  # fmt: skip
+
+
+def run(model, sections, folder, **more):
+    silent = {"report": False, "animation": False, "fields": [], "root": str(folder)}
+    return sj.configure(model, **{"precision": "float32", **sections, **more, "output": silent}).run()
+
+
+SLOW = "buoyancy of a hot fluid", "a lattice at rest", "a cold solid", "a flow in 16 bits"
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in RIGHT])
+def test_a_right_run_fails_no_check(name, tmp_path):
+    result = run(*RIGHT[name], tmp_path)
+    assert result.failed_checks == () and "fail" not in result.message
+    assert ("max_divergence_rounding" in result.ds) == ("max_divergence" in result.ds)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moved", ["0.1*sin(4*t)", "0"])
+def test_a_body_that_moves_may_feed_energy(moved, tmp_path):
+    body = {"solid": f"sqrt((x - 0.5)**2 + (y - 0.5 - {moved})**2) - 0.15",
+            "solid_velocity": ["-(y - 0.5)", "0.4*cos(4*t)"]}  # fmt: skip
+    result = run("incompressible", {**STILL, "coefficients": body}, tmp_path)
+    assert float(result.ds.kinetic_energy[-1]) > 0 and result.failed_checks == ()
+
+
+@pytest.mark.parametrize("given", [{"solid_velocity": ["1", "0"]}, {"solid": "sqrt((x - t)**2 + y**2) - 0.1"}])
+def test_the_energy_of_a_flow_falls_around_bodies_at_rest_alone(given):
+    body = {"solid": "sqrt((x - 0.5)**2 + (y - 0.5)**2) - 0.1"}
+    still = validate({"model": "incompressible", **FLOWS, "coefficients": body})
+    moving = validate({"model": "incompressible", **FLOWS, "coefficients": {**body, **given}})
+    assert still.schema.claimed("falling", still) == [("kinetic_energy", "enstrophy")]
+    assert moving.schema.claimed("falling", moving) == []
+
+
+@sj.model("fed_flow", falling=falling_energy)
+class FedFlow(sj.Incompressible):
+    """A flow that something feeds which the equation does not have: 5 % of its speed in a time."""
+
+    def rhs(self, t, state, params):
+        slopes = super().rhs(t, state, params).velocity
+        return self.State(tuple(k + 0.05 * u for k, u in zip(slopes, state.velocity, strict=True)))
+
+
+@sj.model("half_projected_flow")
+class HalfProjectedFlow(sj.Incompressible):
+    """A flow of which the projection leaves a part of the divergence."""
+
+    def constrain(self, t, dt, state, params):
+        whole = super().constrain(t, dt, state, params).velocity
+        return self.State(tuple(u + 0.05 * (v - u) for u, v in zip(whole, state.velocity, strict=True)))
+
+
+@sj.model("leaking_heat", conserved=("mean_concentration",))
+class LeakingHeat(sj.AdvectionDiffusion):
+    """Heat of which 1e-3 is lost in a time."""
+
+    def rhs(self, t, state, params):
+        return self.State(super().rhs(t, state, params).concentration - 1e-3 * state.concentration)
+
+
+WRONG = {
+    "Kinetic energy never rises": (FedFlow, {**FLOWS, "physics": {"viscosity": 0.0}}),
+    "Largest divergence": (HalfProjectedFlow, {**FLOWS, "initial": {"velocity": ["noise(4)", "noise(4)"]}}),
+    "Mean concentration is conserved": (LeakingHeat, WAVE),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_run_does_not_say_that_it_completed_without_its_failed_check(name, tmp_path):
+    result = run(*WRONG[name], tmp_path)
+    (sentence,) = result.failed_checks
+    assert sentence.startswith(name)
+    told = f"completed, but 1 check failed ({name})".partition(", ")[2]
+    assert result.message.startswith("completed in ") and result.message.endswith(told)
+    (part,) = json.loads((result.folder / "provenance.json").read_text())["parts"]
+    assert part["outcome"] == result.message and part["failed_checks"] == [sentence]
+    assert (result.folder / "run.log").read_text().splitlines()[-1].endswith(told)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("dt", "failed"), [(0.005, []), (0.03, ["Energy drift"])])
+def test_energy_that_particles_gain_by_steps_that_are_too_long_is_found(dt, failed, tmp_path):
+    """Six times the usual step: 12 % of the kinetic energy; of a potential that ends without a jump 1 % may drift."""
+    liquid = {**LATTICE, "physics": {"mode": "force_shifted"},
+              "particles": {**LATTICE["particles"], "temperature": 1.44}}  # fmt: skip
+    result = run("molecular_dynamics", {**liquid, "time": {"end": 3.0, "output_every": 0.3, "dt": dt}}, tmp_path)
+    assert [sentence.partition(":")[0] for sentence in result.failed_checks] == failed

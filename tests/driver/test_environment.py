@@ -1,4 +1,4 @@
-"""The process around a run: what it tells libraries that jax starts."""
+"""The process around a run: what it tells libraries that jax starts, and whether jax computes what it should."""
 
 import os
 import pty
@@ -6,11 +6,17 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
+from pathlib import Path
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 from paths import ROOT
 
-from simjax.driver.environment import SILENT_TPU, StopSignals, silence_absent_tpus
+import simjax as sj
+from simjax.driver.environment import SILENT_TPU, UNSOUND, StopSignals, silence_absent_tpus
 
 
 @pytest.fixture
@@ -135,3 +141,32 @@ def test_a_run_outlives_its_terminal_and_keeps_its_exit_code(terminal, tmp_path)
     time.sleep(0.2)
     os.close(master)
     assert process.wait(60) == 75 and path.read_text() == "SIGHUP"
+
+
+def test_rows_of_small_products_are_right_on_this_version_of_jax():
+    """jax 0.10.2 gives thousands of wrong rows of these 40 000 on CPUs (jax#39103): they may differ by rounding."""
+    numbers = np.random.default_rng(0)
+    a, rows = (numbers.standard_normal(shape).astype(np.float32) for shape in ((3, 3), (40_000, 3)))
+    found = jax.jit(jax.vmap(lambda v: jnp.sum(jnp.matmul(a, v, precision="highest") ** 2)))(rows)
+    default = jax.jit(jax.vmap(lambda v: jnp.sum((a @ v) ** 2)))(rows)
+    exact = np.sum((rows.astype(np.float64) @ a.astype(np.float64).T) ** 2, axis=1)
+    # Three products and two sums, squared and added: some ten roundings of the sizes of the terms.
+    size = np.sum((np.abs(rows).astype(np.float64) @ np.abs(a).astype(np.float64).T) ** 2, axis=1)
+    for sums in (found, default):
+        assert np.max(np.abs(np.asarray(sums, np.float64) - exact) / size) < 10 * np.finfo(np.float32).eps
+
+
+@pytest.mark.parametrize("version", UNSOUND)
+def test_a_run_on_a_version_that_computes_wrong_numbers_says_so_first(version, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(jax, "__version__", version)
+    few = ["grid.shape=[8,8]", "time.end=0.02", "output=none", f"output.root={tmp_path}"]
+    result = sj.load("fluid", few).run(progress=True)
+    told = f"warning: jax {version} {UNSOUND[version]}: pip install 'jax!={version}' and run again."
+    assert told in capsys.readouterr().out and told in (result.folder / "run.log").read_text().splitlines()[0]
+
+
+def test_versions_that_warn_are_those_that_are_not_installed():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    for package in ("jax", "jaxlib"):
+        (wanted,) = [one for one in project["dependencies"] if one.startswith(f"{package}>=")]
+        assert {part[2:] for part in wanted.split(",") if part.startswith("!=")} == {*UNSOUND}

@@ -68,7 +68,7 @@ def marks(name):
 @pytest.mark.parametrize("name", [pytest.param(name, marks=marks(name)) for name in NAMES])
 def test_experiment_runs_writes_and_reads_back(name, tmp_path):
     result = sj.load(name, overrides=[*small(name), f"output.root={tmp_path}", "output.animation=false"]).run()
-    assert result.exit_code == 0
+    assert result.exit_code == 0 and result.failed_checks == ()
     dataset = result.ds
     config = load_config(name)
     of_particles = config.schema.of_particles

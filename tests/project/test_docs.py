@@ -7,7 +7,9 @@ import pytest
 from cases import CASES
 from paths import ROOT
 
+import simjax as sj
 from simjax.core.domain import Domain
+from simjax.schema.config import BodyFile
 
 PAGES = runpy.run_path(str(ROOT / "docs" / "generate.py"))
 NAMES = PAGES["pages"]()
@@ -45,3 +47,38 @@ def test_the_page_of_outputs_names_what_models_record(case):
         known = re.sub(r"_([xyz]|\d+)$", "", name)
         statistic = name.split("_")[0] in STATISTICS and "statistics" in page
         assert re.search(rf"`{known}(_x|_0)?`", page) or statistic, f"docs/outputs.md: no line names {name}"
+
+
+def by_hand(name):
+    """A page without its generated parts."""
+    return PAGES["MARKS"].sub("", (ROOT / "docs" / name).read_text(encoding="utf-8"))
+
+
+def code_of_pages():
+    """All that stands as code on pages other than the table of all keys, tutorials and the README included."""
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md") if path.name != "keys.md"]
+    found = [part for text in [*texts, (ROOT / "README.md").read_text()] for part in CODE.findall(text)]
+    return "\n".join([*found, *(path.read_text() for path in (ROOT / "docs" / "tutorials").glob("*.py"))])
+
+
+CODE = re.compile(r"```.*?```|`[^`]+`", re.DOTALL)
+
+
+def test_a_page_tells_of_every_key_beside_the_table_of_all():
+    code, table = code_of_pages(), (ROOT / "docs" / "keys.md").read_text(encoding="utf-8")
+    keys = {key.rsplit(".", 1)[-1] for key in re.findall(r"^\| `([\w.]+)` \|", table, re.MULTILINE)}
+    assert len(keys) > 150
+    assert sorted(key for key in keys if not re.search(rf"\b{key}\b", code)) == []
+
+
+def test_pages_tell_of_what_stands_in_the_place_of_a_formula():
+    files = "\n".join(CODE.findall(by_hand("input-files.md") + by_hand("flow.md")))
+    names = {"file", "variable", "time", "member", "order"} | {*vars(BodyFile)["__dataclass_fields__"]} - {"variables"}
+    assert sorted(name for name in names if not re.search(rf"\b{name}\b", files)) == []
+    assert "signal: {file:" in by_hand("waves.md") and "forces=" in by_hand("python.md")
+    assert "StochasticCellRescaling" in by_hand("molecular-dynamics.md")
+
+
+def test_every_public_name_has_a_line():
+    page = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    assert [name for name in sj.__all__ if not re.search(rf"^\| `{name}` \| \S", page, re.MULTILINE)] == []

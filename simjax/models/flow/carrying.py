@@ -322,6 +322,9 @@ class CarryingFlow(ExplicitModel, Balanced):
         of_cells = relative_volumes(domain, self.layout, self.widths(c.dtype), c.dtype)
         return found | statistics(domain, c, of_cells, self.carried)
 
+    def roundings(self, t, dt, state, params, tendency):
+        return self.flow.roundings(t, dt, state, params, tendency)
+
     def measures(self):
         found = self.flow.measures() | statistics_measures(self.domain, self.units, self.carried)
         if self.surface is None:

@@ -57,10 +57,10 @@ def check_forcing(config: Any) -> Iterable[tuple[str, str]]:
         yield "physics.forcing_seed", f"physics.forcing_seed = {physics.forcing_seed:g}: expected a whole number"
 
 
-def falling_energy(config: Any) -> tuple[str, ...]:
+def falling_energy(config: Any) -> tuple[tuple[str, str], ...]:
     """Energy only falls where nothing feeds it; without viscosity its changes are those of the time steps."""
     fed = config.forcing or config.physics.forcing_band is not None
-    return ("kinetic_energy",) if not fed and config.physics.viscosity > 0 else ()
+    return (("kinetic_energy", "enstrophy"),) if not fed and config.physics.viscosity > 0 else ()
 
 
 VELOCITY = FieldSchema("velocity", vector=True, units="m s-1", default=None)

@@ -412,6 +412,8 @@ class Incompressible(ExplicitModel, FlowBudgets):
             "max_divergence": domain.max(jnp.abs(solid_stage.divergence(self, t, state, params))),
         }
 
+    roundings = FlowBudgets.roundings
+
     def measures(self):
         axes = AXES[: self.domain.grid.ndim]
         driving = {f"driving_{axis}": Measure("m s-2", f"{axis}-force that keeps the bulk velocity") for axis in axes}
@@ -454,14 +456,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
     def outputs(self):
         ndim = self.domain.grid.ndim
         velocity = tuple(
-            Output(
-                f"velocity_{axis}",
-                layout.offset,
-                layout.units,
-                f"{direction}velocity",
-                vector="velocity",
-                component=i,
-            )
+            Output(f"velocity_{axis}", layout.offset, layout.units, f"{direction}velocity", "", "velocity", i)
             for i, (axis, direction, layout) in enumerate(
                 zip(AXES, directions(self.domain.grid), self.layouts, strict=False)
             )

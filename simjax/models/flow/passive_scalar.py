@@ -38,10 +38,10 @@ class Params(carrying.Params):
         require_at_least("PassiveScalar.Params", {"diffusivity": self.diffusivity})
 
 
-def _conserved(config: Any) -> tuple[tuple[str, str], ...]:
+def _conserved(config: Any) -> tuple[tuple[str, ...], ...]:
     given = {"solid_concentration", "solid_flux"} & {*config.coefficients}
     changed = "concentration" in config.forcing or passes_sides(config) or bool(given)
-    return () if changed else (("mean_concentration", "maximum_concentration"),)
+    return () if changed else (("mean_concentration", "minimum_concentration", "maximum_concentration"),)
 
 
 @model(

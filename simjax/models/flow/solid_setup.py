@@ -123,9 +123,14 @@ def check_surface(config: Any, carried: str) -> Iterator[tuple[str, str]]:
                     "bodies; write it, or leave this out",
                 )
         return
-    source = given["solid"]
-    moves = "solid_velocity" in given or (isinstance(source, tuple) and "t" in source[0].names)
+    moves = bodies_move(config)
     yield from _surface_refusals(carried, config.physics.scheme, value in given, "solid_flux" in given, moves)
+
+
+def bodies_move(config: Any) -> bool:
+    """Tell whether a configuration prescribes a motion of bodies or of their surface."""
+    source = config.coefficients.get("solid")
+    return "solid_velocity" in config.coefficients or (isinstance(source, tuple) and "t" in source[0].names)
 
 
 def _surface_refusals(carried: str, scheme: str, value: bool, flux: bool, moves: bool) -> Iterator[tuple[str, str]]:

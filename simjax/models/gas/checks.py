@@ -43,11 +43,11 @@ def _check_axisymmetric(config: Any) -> Iterator[tuple[str, str]]:
     )
 
 
-def conserved_quantities(config: Any) -> tuple[tuple[str, str], ...]:
+def conserved_quantities(config: Any) -> tuple[str, ...]:
     """Mass stays within walls; energy too, unless they move or are heated, or the gas falls."""
     walls = [wall for axis in config.boundaries for wall in (axis.lower, axis.upper)]
     if any(wall.kind in ("inflow", "outflow") for wall in walls):
         return ()
-    mass = (("mass", "mass"),)
+    mass = ("mass",)
     heated = any(wall.kind == "no_slip" and wall.fields for wall in walls)
-    return mass if heated or any(config.physics.gravity or ()) else (*mass, ("energy", "energy"))
+    return mass if heated or any(config.physics.gravity or ()) else (*mass, "energy")

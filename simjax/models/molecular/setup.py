@@ -137,6 +137,7 @@ def build_dynamics(config: Config, values: Values) -> tuple[Dynamics, Any]:
 
 
 SKIN = 0.12  # of the cutoff
+MOVED = 0.1  # of the spacing of particles: how far those of a solid move before it melts (Lindemann 1910)
 
 
 def _molecular_dynamics(config: Config, cells: Cells, skin: NeighborPolicy, steps: int, values: Values):
@@ -229,6 +230,28 @@ class MolecularFamily(ParticleFamily):
     def charge(self, start):
         charges = self.config.physics.charges
         return None if charges is None else np.asarray(charges.species)[start.species]
+
+    def energy_of_jumps(self, parameters):
+        """That of pairs in a shell at the cutoff, as thick as particles of a solid move: all may pass it one way.
+
+        Each gains or loses U(cutoff) there, and no force acts.
+        """
+        physics, particles, bounds = self.config.physics, self.config.particles, self.bounds
+        assert isinstance(particles, ParticlesConfig)
+        count = self.start().count
+        pairs = issubclass(physics.potential.part, PairPotential)
+        if physics.mode != "truncated" or not pairs or _end(physics) is not None:
+            return 0.0
+        largest = {name: jnp.asarray(np.max(value), jnp.float32) for name, value in parameters.items()}
+        potential, inner = build_potential(self.config, largest)
+        assert isinstance(potential, PairPotential)
+        kinds = jnp.arange(len(particles.fractions), dtype=jnp.int32)
+        here, there = jnp.meshgrid(kinds, kinds, indexing="ij")
+        square = jnp.full(here.shape, physics.cutoff**2, jnp.float32)
+        jump = float(jnp.max(jnp.abs(potential.energy(square, here, there, inner))))
+        ndim, density = len(bounds.lower), count / bounds.volume
+        surface = 2 * math.pi ** (ndim / 2) / math.gamma(ndim / 2) * physics.cutoff ** (ndim - 1)
+        return jump * count / 2 * density * surface * MOVED * density ** (-1 / ndim)
 
     def model(self, cells, capacities, values):
         skin = NeighborPolicy(

@@ -67,7 +67,9 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
     check=_check,
     forced=(),
     balanced=lambda ndim, counts: ("concentration",),
-    conserved=lambda config: (("mean_concentration", "maximum_concentration"),) if config.periodic else (),
+    conserved=lambda config: (
+        (("mean_concentration", "minimum_concentration", "maximum_concentration"),) if config.periodic else ()
+    ),
 )
 class AdvectionDiffusion(ExplicitModel, Balanced):
     """Advection-diffusion of a scalar c: dc/dt = kappa lap(c) - a . grad(c).

@@ -249,10 +249,14 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
         yield key, f"{key} = {text!r}: {found}, {limit}"
 
 
-def conserved_mean(config: Any) -> tuple[tuple[str, str], ...]:
+def conserved_mean(config: Any) -> tuple[tuple[str, ...], ...]:
     """Nothing is lost in a periodic box without sources."""
     fed = config.forcing or "source" in config.coefficients
-    return (("mean_concentration", "maximum_concentration"),) if config.periodic and not fed else ()
+    return (
+        (("mean_concentration", "minimum_concentration", "maximum_concentration"),)
+        if config.periodic and not fed
+        else ()
+    )
 
 
 @model(

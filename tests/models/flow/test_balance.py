@@ -174,6 +174,6 @@ def test_a_failed_check_is_in_the_result_and_on_the_terminal(tmp_path, capsys):
     result = Simulation(config).run(progress=True)
     assert result.exit_code == 0
     (sentence,) = result.failed_checks
-    assert sentence.startswith("Largest divergence: 2.0e-04 1/s; expected: rounding: at most"), sentence
+    assert sentence.startswith("Largest divergence: 2.0e-04 s-1; expected: rounding: at most"), sentence
     assert f"check failed: {sentence}" in capsys.readouterr().out
     assert Simulation(channel("6*y*(1-y)", output={**OUTPUT, "root": str(tmp_path)})).run().failed_checks == ()
