@@ -22,7 +22,7 @@ from simjax.core.model import Measure
 from simjax.grid import AXES, CENTER
 from simjax.models.flow.solid_geometry import inverse, on_block
 from simjax.models.flow.solid_moments import Displaced, displaced, moments, turning
-from simjax.models.flow.solids import Immersion, Solid
+from simjax.models.flow.solids import Immersion, Reach, Solid
 
 TURN = "turn"
 VIRTUAL_SHARE = 1.2
@@ -204,7 +204,7 @@ class Motions(eqx.Module):
     taken: Array
 
 
-def motions(immersion: Immersion, domain: Domain, layout: FieldLayout, t, reach: Array) -> Motions:
+def motions(immersion: Immersion, domain: Domain, layout: FieldLayout, t, reach: Reach) -> Motions:
     """The rigid motions about the centre of a body at its place; reach: see `Immersion.join`."""
     ndim, centre = domain.grid.ndim, immersion.faces.centre
     carried, blocked, taken = [], [], []

@@ -36,7 +36,7 @@ from simjax.models.flow.solid_geometry import (
     products,
     weights_below,
 )
-from simjax.models.flow.solids import Solid
+from simjax.models.flow.solids import Reach, Solid
 from simjax.ops.difference import shift
 from simjax.ops.spacing import scaled
 from simjax.solvers.elliptic import crop, cut, difference, wall_layout
@@ -98,10 +98,10 @@ class Cells(eqx.Module):
     fluid: eqx.AbstractVar[Array]
 
     @abc.abstractmethod
-    def joined(self, domain: Domain, c: Array, layout: FieldLayout, t, surface: SolidSurface, reach: Array) -> Array:
+    def joined(self, domain: Domain, c: Array, layout: FieldLayout, t, surface: SolidSurface, reach: Reach) -> Array:
         """The scalar with cells that the fluid does not change by itself.
 
-        reach: the diffusivity times the time over which the surface acts on cells beside it.
+        reach: of the diffusivity.
         """
 
     def carrying(self, velocity: Sequence[Array]) -> tuple[Array, ...]:
@@ -112,7 +112,9 @@ class Cells(eqx.Module):
         """Diffusivity on the n + 1 faces along each axis, over their whole area."""
         return tuple(diffusivity)
 
-    def exchanged(self, domain: Domain, layout: FieldLayout, c: Array, t, surface: SolidSurface) -> Array | float:
+    def exchanged(
+        self, domain: Domain, layout: FieldLayout, c: Array, t, surface: SolidSurface, reach: Reach
+    ) -> Array | float:
         """What `joined` does not know of the exchange with the surface, over the diffusivity, per volume."""
         return 0.0
 
@@ -164,14 +166,15 @@ class GivenValue(Cells):
         value = surface.given_value(domain, layout, t, c.dtype)
         return value + self._kept(domain, c, layout, t, reach) - self._kept(domain, value, mirrored(layout), t, reach)
 
-    def _kept(self, domain: Domain, c: Array, layout: FieldLayout, t, reach: Array) -> Array:
-        kept = c / (1 + reach * self.rate)
+    def _kept(self, domain: Domain, c: Array, layout: FieldLayout, t, reach: Reach) -> Array:
+        kept = reach.slowed(c, self.rate)
         return jnp.where(self.fluid, kept, self.ghosts * followed(domain.pad(kept, layout, 1, t), self.depth))
 
-    def exchanged(self, domain, layout, c, t, surface):
+    def exchanged(self, domain, layout, c, t, surface, reach):
         given = domain.pad(surface.given_value(domain, layout, t, c.dtype), mirrored(layout), 1)
         relative = domain.pad(c, layout, 1, t) - given
-        return -counted(relative, friction(self.depth, domain.spacing(layout, 1, c.dtype), None))
+        by = friction(self.depth, domain.spacing(layout, 1, c.dtype), None)
+        return -counted(relative, by) - reach.explicit(self.rate) * shift(relative, relative.ndim)
 
     def gained(self, domain, layout, fluxes, source, t, surface):
         return fluxes + source
@@ -183,8 +186,8 @@ class GivenValue(Cells):
     def from_bodies(self, domain, layout, fluxes, c, diffusivity, t, surface):
         """What passes faces from cells in bodies, and what the surface exchanges with cells beside it; in a steady flow
         that is all that passes it."""
-        lost = surface.given_value(domain, layout, t, c.dtype) - c
-        beside = diffusivity * (self.rate * lost + self.exchanged(domain, layout, c, t, surface))
+        explicit = self.exchanged(domain, layout, c, t, surface, Reach(*jnp.zeros((2,), c.dtype)))
+        beside = diffusivity * (self.rate * (surface.given_value(domain, layout, t, c.dtype) - c) + explicit)
         return jnp.where(self.fluid, beside, -fluxes)
 
 

@@ -34,7 +34,7 @@ def constrained(flow: Any, t, dt, state: Any, params: Any):
     domain, projection, before, body = flow.domain, flow.projection, state.reaction, state.body
     layout, now = projection.layout, jnp.asarray(t, state.velocity[0].dtype)
     immersion, layouts = flow.immersion_at(now, _solid_at(flow, state, params)), flow.layouts_at(t, state)
-    reach = params.viscosity * before.elapsed
+    reach = reach_of(params.viscosity, before)
     joined = immersion.join(domain, state.velocity, layouts, t, reach)
     motion, moves, bulk = jnp.zeros(()), jnp.zeros((), bool), flow.bulk
     if body is not None:
@@ -50,13 +50,12 @@ def constrained(flow: Any, t, dt, state: Any, params: Any):
         joined, immersion = tuple(map(jnp.add, joined, carried)), immersion.moved_by(blocked)
     joined = domain.impose(joined, flow.layouts, t)
     flowing = immersion.through(domain, joined, layouts, t)
-    seeping = jnp.asarray(SEEPAGE * dt, now.dtype)
-    known = projection.gradient(inverse(before.elapsed) * before.impulse)
-    flowing = tuple(map(jnp.add, flowing, solids.seepage(immersion, known, seeping)))
+    step, known = jnp.asarray(dt, now.dtype), projection.gradient(inverse(before.elapsed) * before.impulse)
+    flowing = tuple(map(jnp.add, flowing, solids.seepage(immersion, known, SEEPAGE * step)))
     divergence = projection.divergence(flowing, t, layouts)
     phi = solids.potential(immersion, domain, divergence, before.impulse)
     slopes = projection.gradient(phi)
-    after = solids.reaction(immersion, domain, layout, before, state.velocity, joined, phi, slopes, seeping)
+    after = solids.reaction(immersion, domain, layout, before, state.velocity, joined, phi, slopes, step)
     if body is not None:
         taken = before.elapsed * jnp.stack([*after.force, *after.torque])
         found = free_body.after_stage(body, params.body, bulk, moves, motion, taken, before.elapsed)
@@ -68,6 +67,11 @@ def constrained(flow: Any, t, dt, state: Any, params: Any):
     parts = zip(joined, immersion.projected, slopes, strict=True)
     around = tuple(u - jnp.where(moved, slope, 0.0) for u, moved, slope in parts)
     return around, projection.outlets_after(state.outlets, phi), after, body
+
+
+def reach_of(viscosity: Array, reaction: solids.Reaction) -> solids.Reach:
+    """How far the friction of bodies reaches in a stage, of a velocity or of a scalar with a diffusivity."""
+    return solids.Reach(viscosity * reaction.elapsed, viscosity * reaction.step)
 
 
 def displaced_of(flow: Any, params: Any) -> Displaced:
@@ -94,7 +98,7 @@ def bulk_of(flow: Any, params: Any) -> Bulk:
     still = flow.state_from({"velocity": (jnp.zeros(domain.block_shape, dtype),) * domain.grid.ndim}, params)
     immersion = flow.immersion_at(start, _solid_at(flow, still, params))
     # Of a push that lasts no time: friction does nothing in it.
-    motions = free_body.motions(immersion, domain, layout, start, jnp.zeros_like(start))
+    motions = free_body.motions(immersion, domain, layout, start, solids.Reach(start, start))
     walls = with_outlets(domain, flow.projection.still_walls(), still.outlets, start)
 
     def taken(motion) -> Array:
@@ -124,7 +128,7 @@ def acting(
     forcing: the acceleration of the fluid by forces, of each component.
 
     Returns:
-        The acceleration of each component that takes ghost values out of the viscous one where bodies slow the fluid,
+        The acceleration of each component by bodies, beside that by ghost values,
         the rates of change of the reaction, and of a free body before the fluid acts.
     """
     domain, layout, u = flow.domain, flow.projection.layout, state.velocity
@@ -133,8 +137,9 @@ def acting(
     if state.body is not None:
         moving = free_body.velocities(domain, layout, faces.centre, state.body.motion)
         faces = dataclasses.replace(faces, velocity=moving)
-    pulls = solids.ghost_pull(domain, layout, faces, u, flow.layouts_at(t, state), t)
-    slowed = tuple(-params.viscosity * pull for pull in pulls)
+    reach = reach_of(params.viscosity, state.reaction)
+    rates = solids.slowing(domain, layout, faces, u, flow.layouts_at(t, state), t, reach)
+    slowed = tuple(params.viscosity * rate for rate in rates)
     # Forces act on the fluid alone: what they give to faces in the place of bodies is no force of the fluid.
     beside = [-a - closed * f for a, closed, f in zip(slowed, faces.closed, forcing, strict=True)]
     beside = jnp.concatenate(moments(domain, layout, beside, faces.centre))
@@ -152,7 +157,7 @@ def flow_through_faces(flow: Any, t, state: Any, layouts: Sequence[FieldLayout])
     """Volume per time and area that flows through faces around bodies that move as given, over their whole area."""
     immersion = flow.immersion_at(jnp.asarray(t, state.velocity[0].dtype))
     slopes = flow.projection.gradient(state.reaction.pressure)
-    seeping = solids.seepage(immersion, slopes, state.reaction.seeping)
+    seeping = solids.seepage(immersion, slopes, SEEPAGE * state.reaction.step)
     return tuple(map(jnp.add, immersion.through(flow.domain, state.velocity, layouts, t), seeping))
 
 
@@ -167,7 +172,8 @@ def divergence(flow: Any, t, state: Any, params: Any) -> Array:
     now = jnp.asarray(t, state.velocity[0].dtype)
     immersion = flow.immersion_at(now, _solid_at(flow, state, params))
     if state.body is not None:
-        motions = free_body.motions(immersion, domain, layout, t, jnp.zeros((), now.dtype))
+        still = jnp.zeros((), now.dtype)
+        motions = free_body.motions(immersion, domain, layout, t, solids.Reach(still, still))
         immersion = immersion.moved_by(free_body.together(motions.blocked, state.body.motion))
     flowing = immersion.through(domain, state.velocity, layouts, t)
     return jnp.where(immersion.uncut, flow.projection.divergence(flowing, t, layouts), 0.0)

@@ -55,9 +55,8 @@ class Reaction(eqx.Module):
 
     pressure: kinematic, at cell centres. force: of the fluid on all bodies, over its density, one number per axis.
     torque: the same, one number in a plane and three in space. impulse, elapsed: integrals of the pressure and of one
-    over the time since the last stage, zero after each. beside: of the force and the torque that the momentum lost in
-    `reaction` does not hold, numbers in their order, the same integral. seeping: the time by which flow through faces that the surface
-    holds follows the pressure.
+    over the time since the last stage, zero after each. beside: the same integral of the force and the torque that the
+    momentum lost in `reaction` does not hold, numbers in their order. step: the length of the last step.
     """
 
     pressure: Array
@@ -66,7 +65,7 @@ class Reaction(eqx.Module):
     impulse: Array
     elapsed: Array
     beside: Array
-    seeping: Array
+    step: Array
 
 
 class Faces(eqx.Module):
@@ -85,6 +84,26 @@ class Faces(eqx.Module):
     def fluid(self) -> list[Array]:
         """Whether the centres of faces lie in the fluid."""
         return [shift(depth, depth.ndim) > 0 for depth in self.depth]
+
+
+class Reach(eqx.Module):
+    """How far friction reaches: the viscosity times the time since the last stage, and times the step before.
+
+    Of a rate over the viscosity the share z / (1 + z), z the rate times that of a step, is taken implicitly, and all of
+    it before the first step. The rest is explicit: as steps become short it is all, so that the order of the scheme
+    stays, and it never takes more than there is.
+    """
+
+    now: Array
+    step: Array
+
+    def slowed(self, u: Array, rate: Array) -> Array:
+        """A field after friction, so far as it is implicit."""
+        return u / (1 + self.now * (rate - self.explicit(rate)))
+
+    def explicit(self, rate: Array) -> Array:
+        """The part of a rate that is explicit."""
+        return jnp.where(self.step > 0, rate / (1 + self.step * rate), 0.0)
 
 
 class Immersion(eqx.Module):
@@ -113,27 +132,24 @@ class Immersion(eqx.Module):
     inverse: Approximate
 
     def join(
-        self, domain: Domain, velocity: Sequence[Array], layouts: Sequence[FieldLayout], t, reach: Array
+        self, domain: Domain, velocity: Sequence[Array], layouts: Sequence[FieldLayout], t, reach: "Reach"
     ) -> tuple[Array, ...]:
-        """The velocity slowed by bodies beside their surface, and in bodies that which follows from it.
-
-        reach: the viscosity times the time over which bodies slow the fluid.
-        """
+        """The velocity slowed by bodies beside their surface, and in bodies that which follows from it."""
         found = self._with_ghosts(domain, self._slowed(velocity, reach), layouts, t)
         if self.faces.velocity is None:
             return found
         return tuple(map(jnp.add, found, self.carried(domain, layouts[0], self.faces.velocity, t, reach)))
 
     def carried(
-        self, domain: Domain, layout: FieldLayout, velocity: Sequence[Array], t, reach: Array
+        self, domain: Domain, layout: FieldLayout, velocity: Sequence[Array], t, reach: "Reach"
     ) -> tuple[Array, ...]:
         """What a velocity of the bodies adds to `join`; `layout` tells along which axes fields are periodic."""
         kinds = [mirrored(layout)] * domain.grid.ndim
         kept = self._with_ghosts(domain, self._slowed(velocity, reach), kinds, t)
         return tuple(map(jnp.subtract, velocity, kept))
 
-    def _slowed(self, velocity: Sequence[Array], reach: Array) -> list[Array]:
-        return [u / (1 + reach * rate) for u, rate in zip(velocity, self.rate, strict=True)]
+    def _slowed(self, velocity: Sequence[Array], reach: "Reach") -> list[Array]:
+        return [reach.slowed(u, rate) for u, rate in zip(velocity, self.rate, strict=True)]
 
     def _with_ghosts(self, domain: Domain, velocity: Sequence[Array], layouts, t) -> tuple[Array, ...]:
         parts = zip(velocity, self._followed(domain, velocity, layouts, t), self.faces.fluid, self.ghosts, strict=True)
@@ -339,10 +355,11 @@ def potential(immersion: Immersion, domain: Domain, divergence: Array, impulse: 
     return without_mean(found) if operator.closed else jnp.where(connected, found, 0.0)
 
 
-def ghost_pull(
-    domain: Domain, layout: FieldLayout, faces: Faces, velocity: Sequence[Array], layouts: Sequence[FieldLayout], t
-) -> tuple[Array, ...]:
-    """What ghost values add to the Laplacian of each component where `friction` takes their place.
+def slowing(
+    domain: Domain, layout: FieldLayout, faces: Faces, velocity: Sequence[Array], layouts: Sequence[FieldLayout], t,
+    reach: Reach,
+) -> tuple[Array, ...]:  # fmt: skip
+    """The explicit part of the friction of bodies in the Laplacian of each component, and ghost values that it replaces.
 
     layout: of the pressure. layouts: of the velocity, whose values in bodies are those of `Immersion.join`.
     """
@@ -351,8 +368,11 @@ def ghost_pull(
     if faces.velocity is not None:
         given = domain.pad(faces.velocity, (mirrored(layout),) * ndim, 1)
         relative = tuple(map(jnp.subtract, relative, given))
-    parts = enumerate(zip(relative, faces.depth, strict=True))
-    return tuple(counted(u, friction(depth, widths, axis)) for axis, (u, depth) in parts)
+    found = []
+    for axis, (u, depth) in enumerate(zip(relative, faces.depth, strict=True)):
+        by = friction(depth, widths, axis)
+        found.append(-counted(u, by) - reach.explicit(by.rate) * shift(u, ndim))
+    return tuple(found)
 
 
 def seepage(immersion: Immersion, gradients: Sequence[Array], time: Array) -> tuple[Array, ...]:
@@ -367,7 +387,7 @@ def seepage(immersion: Immersion, gradients: Sequence[Array], time: Array) -> tu
 
 def reaction(
     immersion: Immersion, domain: Domain, layout: FieldLayout, before: Reaction, free: Sequence[Array],
-    joined: Sequence[Array], phi: Array, gradients: Sequence[Array], seeping: Array,
+    joined: Sequence[Array], phi: Array, gradients: Sequence[Array], step: Array,
 ) -> Reaction:  # fmt: skip
     """The pressure, and the force and torque of the fluid on the bodies: the momentum that it loses to them in a stage.
 
@@ -388,7 +408,7 @@ def reaction(
     pressure = pressure + immersion.fill * neighbour_sum(domain.pad(pressure, layout, 1), domain.grid.ndim)
     return Reaction(
         pressure, tuple(rate * force), tuple(rate * torque), jnp.zeros_like(phi), jnp.zeros_like(before.elapsed),
-        jnp.zeros_like(before.beside), seeping,
+        jnp.zeros_like(before.beside), step,
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from simjax.models.balances import with_balances
 from simjax.models.flow.boussinesq import Boussinesq
 from simjax.models.flow.passive_scalar import Params, PassiveScalar, State
 from simjax.models.flow.solid_scalars import CutCells, SolidSurface
-from simjax.models.flow.solids import Solid
+from simjax.models.flow.solids import Reach, Solid
 
 INNER, OUTER, MIDDLE = 0.2, 0.43, (0.513, 0.488)
 STRETCHED = (lines("formula", "s + 0.05*sin(2*pi*s)", 24, 0.0, 1.0), None)
@@ -48,10 +48,10 @@ def conducting(grid, surface):
     params, domain = Params(*map(jnp.asarray, (0.1, 0.0, 1.0))), model.domain
     x, y = domain.coordinates((0.5, 0.5))
     cells = jax.jit(lambda: surface.cells(domain, model.layout, jnp.zeros(()), x.dtype), compiler_options=QUICK)()
-    nothing = jnp.zeros(grid.shape)
+    nothing, still = jnp.zeros(grid.shape), Reach(jnp.zeros(()), jnp.zeros(()))
 
     def tendency(c):
-        joined = cells.joined(domain, c, model.layout, 0.0, surface, jnp.zeros(()))
+        joined = cells.joined(domain, c, model.layout, 0.0, surface, still)
         fluxes = model.conducted(0.0, State((nothing, nothing), joined), params, cells)
         slope = cells.gained(domain, model.layout, fluxes, 0.0, 0.0, surface)
         given = cells.from_bodies(domain, model.layout, fluxes, joined, params.diffusivity, 0.0, surface)
@@ -61,7 +61,7 @@ def conducting(grid, surface):
             return jnp.where(cells.fluid, slope, -c), (joined, given)
         value = surface.given_value(domain, model.layout, 0.0, c.dtype)
         slope = slope + params.diffusivity * (
-            cells.exchanged(domain, model.layout, joined, 0.0, surface) + cells.rate * (value - joined)
+            cells.exchanged(domain, model.layout, joined, 0.0, surface, still) + cells.rate * (value - joined)
         )
         return jnp.where(cells.fluid, slope, joined - c), (joined, given)
 
