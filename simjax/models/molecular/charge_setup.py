@@ -96,9 +96,9 @@ def _lengths(box: Any) -> list[float]:
 def mesh_cells(physics: Any, lengths: Sequence[float]) -> tuple[int, ...]:
     """Cells of the mesh along each axis: as given, or as the tolerance asks for.
 
-    They do not depend on the devices, so that forces do not. At least four times a power of two, and less than eight,
-    there are at most a quarter more than are needed, and all powers of two among devices divide them that are not more
-    than an eighth of them.
+    They do not depend on the devices, so that forces do not. Multiples of 4 can be transformed on meshes of devices of
+    any shape; of larger numbers a quarter more than are needed at most makes them multiples of a power of two above an
+    eighth of them.
     """
     if physics.charges.mesh_cells is not None:
         return physics.charges.mesh_cells
@@ -107,9 +107,9 @@ def mesh_cells(physics: Any, lengths: Sequence[float]) -> tuple[int, ...]:
 
 
 def _divisible(least: int) -> int:
-    """The least of 4, 5, 6, 7 and 8 times a power of two that is not below."""
-    unit = 2 ** max(0, math.floor(math.log2(least / 4)))
-    return max(4, unit * math.ceil(least / unit))
+    """The least multiple, not below, of the larger of 4 and the largest power of two within a quarter of it."""
+    unit = 2 ** max(2, math.floor(math.log2(least / 4)))
+    return unit * math.ceil(least / unit)
 
 
 STRAY = 0.5  # mesh cells out of their cells, which costs nothing
