@@ -1,9 +1,9 @@
 """Particles and fields on a mesh: what particles carry is deposited on the nodes around them, fields come back.
 
-A particle is stored in a cell and reaches nodes in it and in the next ones only. For each node around a cell the weights
-of the cell's slots are summed: a dense product, no scatter and no atomics. Sums over slots and over neighbouring cells
-are taken in one order, whatever the decomposition. The mesh is what fields depend on; the cells of the particles, which
-may follow the decomposition, are where they are stored.
+A particle is stored in a cell and reaches nodes in it and in the next ones only. For each node around a cell the
+weights of the cell's slots are summed: a dense product, no scatter and no atomics. Sums over slots and over
+neighbouring cells are taken in one order, whatever the decomposition. Fields depend on the mesh, and not on the cells,
+which may follow the decomposition.
 Hockney and Eastwood (1988), Computer Simulation Using Particles, chapter 5.
 """
 
@@ -64,9 +64,10 @@ class ParticleMesh(eqx.Module):
     """A periodic mesh over the box of the particle cells, cut over devices as they are.
 
     finer: mesh cells in each particle cell along every axis, or a tuple: those of the whole mesh along each axis, no
-    fewer than there are particle cells, and a whole number on every device. shape: a name in `SHAPES`. offset: where the nodes are in their mesh cells, per axis. stray: how far particles may
-    lie outside the cell in which they are stored, in mesh cells. Values of particles further out become NaN rather than
-    be lost. With nodes at `CENTER` and "cic", or at `FACE` and "tsc", a stray of 1/2 costs nothing.
+    fewer than there are particle cells, and a whole number on every device. shape: a name in `SHAPES`. offset: where
+    the nodes are in their mesh cells, per axis. stray: how far particles may lie outside the cell in which they are
+    stored, in mesh cells. Values of particles further out become NaN rather than be lost. With nodes at `CENTER` and
+    "cic", or at `FACE` and "tsc", a stray of 1/2 costs nothing where cells are whole numbers of mesh cells.
 
     Examples:
         >>> cells = sj.Cells(sj.Domain(sj.Grid((8,), upper=(8.0,))), capacity=32, periodic=(True,))

@@ -40,7 +40,7 @@ class Nodes:
         return cell * self.nodes // self.cells
 
     def shifts(self) -> np.ndarray:
-        """How far into that mesh cell each cell begins, `(cells,)`."""
+        """Lengths into that mesh cell at which each cell begins, `(cells,)`."""
         return np.array([float(cell * self.per_cell - self.first(cell)) for cell in range(self.cells)])
 
     @functools.cached_property
@@ -59,7 +59,7 @@ class Nodes:
         return max(0, -self.around.start, self.first(self.cells - 1) + self.around.stop - self.nodes)
 
     def read(self) -> np.ndarray:
-        """Which node each entry of `around` is for each cell, `(around, cells)`, `beyond` nodes before the block's."""
+        """Nodes that entries of `around` are for each cell, `(around, cells)`, `beyond` nodes before the block's."""
         first = np.array([self.first(cell) for cell in range(self.cells)])
         return (self.beyond + np.array(self.around)[:, None] + first).astype(np.int32)
 
@@ -88,7 +88,7 @@ class Nodes:
         return range(0, min(len(self.around), max(0, -self.around.start)))
 
     def gathered(self) -> np.ndarray:
-        """What is added up on each node, `(terms, nodes)`: numbers of pairs of an entry of `around` and a cell.
+        """Terms of the sum on each node, `(terms, nodes)`: numbers of pairs of an entry of `around` and a cell.
 
         Pairs are numbered by entry, then by cell: those of the block, then those of `of_lower` and of `of_upper` with
         `cells_beyond` cells each; one more than the last stands for none. Each node's terms are in the order of cells.

@@ -235,6 +235,6 @@ def check_mesh_length(
             needed = math.ceil((b - a) / longest * (1 - 1e-9))
             yield (
                 f"{path}[{axis}]",
-                f"{path}[{axis}] = {n}: cells of {(b - a) / n:.3g} are longer than the {longest:.3g} that {why} asks for; "
-                f"write {needed} or more",
+                f"{path}[{axis}] = {n}: cells of {(b - a) / n:.3g} are longer than the {longest:.3g} that {why} asks "
+                f"for; write {needed} or more",
             )

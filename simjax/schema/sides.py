@@ -36,7 +36,8 @@ class SideSchema:
     groups: names of models that take it, which these list in `ModelSchema.sides`. keys: what it prescribes, one
     formula for a scalar and one for each axis of a vector; u in their units stands for those of the field. about: what
     it does, in a line. side: its class. make: the side from the values of its keys by name, a tuple for a vector.
-    random: whether it is also made of a `seed`, which follows from that of the run and the member. tight: whether a velocity across it must be zero. plain: a simpler class that stands for it in Python as well.
+    random: whether it is also made of a `seed`, which follows from that of the run and the member. tight: whether a
+    velocity across it must be zero. plain: a simpler class that stands for it in Python as well.
     """
 
     kind: str

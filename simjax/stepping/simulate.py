@@ -376,8 +376,7 @@ def simulate(
         raise ConfigurationError(f"simulate: on_fault={on_fault!r}: expected 'raise', 'nan' or 'keep'.")
     params, state = jax.tree.map(as_of_jax, (params, state))
     start = Clock.zero(real_dtype(state)) if clock is None else clock
-    # What is observed is made of parameters as they are given, where they are the same on all devices.
-    given, params = params, vary_like(params, state)
+    given, params = params, vary_like(params, state)  # what is observed is made of those that all devices share
     chosen = _planned(model, integrator, checkpoint, frames, schedule, (state, start))
 
     def look(carry):

@@ -19,7 +19,7 @@ FALLING = {
     "particles": {"count": 60, "placement": "random", "dispersion": 0.3},
 }  # fmt: skip
 SALT = {
-    "box": {"upper": [5.6, 5.6, 5.6]}, "time": {"end": 0.04, "output_every": 0.04, "dt": 0.02},
+    "box": {"upper": [5.6, 5.6, 5.6]}, "time": {"end": 0.02, "output_every": 0.02, "dt": 0.02},
     "particles": {"placement": "rocksalt", "count": 64, "fractions": [0.5, 0.5], "temperature": 0.1},
 }  # fmt: skip
 _salt = {"potential": {"soft_sphere": {"power": 9, "epsilon": 0.1}}, "cutoff": 1.5, "mode": "force_shifted"}

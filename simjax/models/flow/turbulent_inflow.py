@@ -33,8 +33,8 @@ class TurbulentInflow(Inflow):
 
     fluctuation s: root mean square of each component, length / time; it may depend on place. eddy_size L and eddy_time
     T: integral scales of v along the velocity and in time, length and time; for eddies that a stream U carries past, T
-    is L / U. seed: a whole number; v is the same wherever it is. v is a sum of waves of equal energy, 256 in a plane and
-    384 in space, across their vectors, so that it has no divergence. Their vectors and frequencies are spread evenly over
+    is L / U. seed: a whole number, from which v is drawn. v is a sum of waves of equal energy, 256 in a plane and 384
+    in space, across their vectors, so that it has no divergence. Their vectors and frequencies are spread evenly over
     the spectrum of f(r, t) = exp(-(pi/4) (r^2 / L^2 + t^2 / T^2)), the correlation along the velocity (Kraichnan 1970,
     Phys. Fluids 13, 22), so that each draw has nearly the scales of all.
 

@@ -149,7 +149,10 @@ class RestAngleKeys:
 
 @angle("harmonic_cosine")
 class HarmonicCosine(CosinePotential):
-    """Springs of the cosine: U = stiffness (cos theta - cos rest)^2 / 2. params: (stiffness, rest), energy, radians."""
+    """Springs of the cosine: U = stiffness (cos theta - cos rest)^2 / 2.
+
+    params: (stiffness, rest), energy and radians.
+    """
 
     Keys = RestAngleKeys
 
@@ -164,10 +167,10 @@ class HarmonicCosine(CosinePotential):
 
 @angle("harmonic")
 class HarmonicAngle(AnglePotential):
-    """Springs of the angle: U = stiffness (theta - rest)^2 / 2. params: (stiffness, rest), energy and radians.
+    """Springs of the angle: U = stiffness (theta - rest)^2 / 2.
 
-    Exact to rounding however near particles are to one line. In line the force has no direction and is zero, as it is
-    on the mean over all, unless rest is there.
+    params: (stiffness, rest), energy and radians. The force is exact to rounding however near particles are to one
+    line. In line it has no direction, and is zero.
     """
 
     Keys = RestAngleKeys

@@ -39,8 +39,7 @@ class ChargeKeys:
     )
     mesh_cells: tuple[int, ...] | None = key(
         ListOf(Integer(4, 2**20), 3, 3, optional=True, noun="cell counts, one per axis"), None,
-        about="cells of the mesh; null: as many as the tolerance asks for, of which two, four or more devices have equal "
-        "shares",
+        about="cells of the mesh; null: as many as the tolerance asks for, on any devices",
     )  # fmt: skip
     background: bool = key(Flag(), False, about="whether a uniform charge may neutralise a net one")
 
@@ -84,8 +83,8 @@ def _check_mesh(config: Any) -> Iterator[tuple[str, str]]:
         axis = next(k for k, n in enumerate(cells) if n % blocks[k])
         yield (
             path,
-            f"{path} = null is {list(cells)}, which mesh.{AXES[axis]}={blocks[axis]} does not divide; write {even}, on "
-            "any devices whose forces are to be the same, or another mesh",
+            f"{path} = null is {list(cells)}, which mesh.{AXES[axis]}={blocks[axis]} does not divide; write {even}, also "
+            "where forces are to be the same on other devices, or another mesh",
         )
 
 

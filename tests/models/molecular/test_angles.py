@@ -1,5 +1,6 @@
 """Forces of angles close to a straight line and to one that is folded: slopes of the energy, to rounding."""
 
+import functools
 import math
 
 import jax
@@ -31,7 +32,12 @@ def slope(angle, first, second, params, dtype):
     """Of the energy in the place of the end of the second line."""
     first, second = (jnp.asarray(u, dtype)[:, None] for u in (first, second))
     params = jax.tree.map(lambda p: jnp.asarray(p, dtype), params)
-    return np.asarray(jax.grad(lambda u: angle.of_sides(first, u, params)[0])(second))[:, 0]
+    return np.asarray(_slope(angle, first, second, params))[:, 0]
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _slope(angle, first, second, params):
+    return jax.grad(lambda u: angle.of_sides(first, u, params)[0])(second)
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
@@ -44,8 +50,9 @@ def test_the_force_of_a_harmonic_angle_is_the_slope_however_near_to_a_line(rest,
         turned = away - rest if folded else (math.pi - rest) - away
         wanted = STIFFNESS * turned / LENGTHS[1] * larger
         found = slope(HarmonicAngle(), first, second, (STIFFNESS, rest), dtype)
-        # Rounding of a dozen operations, of unit vectors, whose angle has eps, and of an angle at rest that is no end.
-        error = 20 * eps * abs(turned) + 10 * eps * eps / away
+        # Rounding of a dozen operations; of unit vectors, whose lengths have eps: with what they are apart, `away`, that
+        # makes a right triangle; and of an angle at rest that is no end.
+        error = (20 * eps + 10 * (eps / away) ** 2) * abs(turned)
         error += 0 if rest in (0.0, math.pi) else 8 * eps
         np.testing.assert_allclose(found, wanted, rtol=0, atol=error * STIFFNESS / LENGTHS[1], err_msg=f"{away:g}")
 
@@ -58,14 +65,15 @@ def test_in_line_the_force_is_zero_and_its_slopes_are_those_of_a_spring():
     def energy(u):
         return HarmonicAngle().of_sides(jnp.asarray(first)[:, None], u[:, None], (STIFFNESS, math.pi))[0]
 
+    curved = jax.jit(jax.hessian(energy))
     # Two ways across the line of a stick that turns, and nothing along it.
     wanted = np.diag([0, 1, 1]) * STIFFNESS / LENGTHS[1] ** 2
     for away in (0.0, 1e-9, 1e-5):
-        curvature = jax.hessian(energy)(jnp.asarray(sides(away, False)[1]))
+        curvature = curved(jnp.asarray(sides(away, False)[1]))
         np.testing.assert_allclose(curvature, wanted, rtol=0, atol=1e-12 + 10 * away)
     # On both sides of where the series ends.
     ends = 2 * np.arcsin(np.sqrt(1e-4)) * np.array([1 - 1e-9, 1 + 1e-9])
-    below, above = (jax.hessian(energy)(jnp.asarray(sides(end, False)[1])) for end in ends)
+    below, above = (curved(jnp.asarray(sides(end, False)[1])) for end in ends)
     np.testing.assert_allclose(below, above, rtol=0, atol=1e-7)  # the ends are apart by 4e-11, and slopes of order one
 
 
@@ -81,6 +89,22 @@ def test_forces_of_the_cosine_are_slopes_near_to_a_line(folded):
             found = slope(angle, first, second, params, jnp.float64)
             # Rounding of terms of order one that cancel.
             np.testing.assert_allclose(found, wanted / LENGTHS[1] * larger, rtol=0, atol=1e-14, err_msg=f"{away:g}")
+
+
+def energy_of_three(away, folded):
+    """Stillinger and Weber's, in 19 digits."""
+    across = np.array([np.cos(away) if folded else -np.cos(away), np.sin(away), np.longdouble(0)])
+    a, b = np.array([1, 0, 0], np.longdouble) * np.longdouble(LENGTHS[0]), across * np.longdouble(LENGTHS[1])
+    total = np.longdouble(0)
+    for u, v in ((a, b), (-a, b - a), (a - b, -b)):  # from the vertex, from the end of each side
+        r, q = np.sqrt(u @ u), np.sqrt(v @ v)
+        if r < 1.8 and q < 1.8:
+            reach = np.exp(1.2 / (r - 1.8) + 1.2 / (q - 1.8))
+            total += 21 * (u @ v / (r * q) + np.longdouble(1) / 3) ** 2 * reach
+    apart = np.sqrt((a - b) @ (a - b))
+    if apart < 1.8:
+        total += 7.049556277 * (0.6022245584 / apart**4 - 1) * np.exp(1 / (apart - 1.8))
+    return total
 
 
 @pytest.mark.slow
@@ -101,26 +125,11 @@ def test_forces_of_stillinger_and_weber_are_slopes_near_to_a_line(folded):
         vertex = np.full(3, 3.1)
         found = force(jnp.asarray(np.stack([vertex, vertex + first, vertex + second], axis=1)))[:, 2] @ larger
 
-        def energy(turned):
-            """Of the three, with the longer side turned by a little, in 19 digits."""
-            angle = np.longdouble(away) + turned
-            across = np.array([np.cos(angle) if folded else -np.cos(angle), np.sin(angle), np.longdouble(0)])
-            a, b = np.array(first, np.longdouble), np.longdouble(LENGTHS[1]) * across
-            total = np.longdouble(0)
-            for u, v in ((a, b), (-a, b - a), (a - b, -b)):  # from the vertex, from the end of each side
-                r, q = np.sqrt(u @ u), np.sqrt(v @ v)
-                if r < 1.8 and q < 1.8:
-                    reach = np.exp(1.2 / (r - 1.8) + 1.2 / (q - 1.8))
-                    total += 21 * (u @ v / (r * q) + np.longdouble(1) / 3) ** 2 * reach
-            apart = np.sqrt((a - b) @ (a - b))
-            if apart < 1.8:
-                total += 7.049556277 * (0.6022245584 / apart**4 - 1) * np.exp(1 / (apart - 1.8))
-            return total
-
         # Central differences: h^2 times third derivatives of order 1e3, folded ones 1e6 as the ends come near.
         h = np.longdouble(1e-6)
         turned = -1 if not folded else 1
-        wanted = -turned * (energy(h) - energy(-h)) / (2 * h) / LENGTHS[1]
+        ahead, behind = (energy_of_three(np.longdouble(away) + step, folded) for step in (h, -h))
+        wanted = -turned * (ahead - behind) / (2 * h) / LENGTHS[1]
         assert found == pytest.approx(float(wanted), abs=1e-8, rel=1e-9), away
 
 
