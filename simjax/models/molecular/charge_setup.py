@@ -83,8 +83,8 @@ def _check_mesh(config: Any) -> Iterator[tuple[str, str]]:
         axis = next(k for k, n in enumerate(cells) if n % blocks[k])
         yield (
             path,
-            f"{path} = null is {list(cells)}, which mesh.{AXES[axis]}={blocks[axis]} does not divide; write {even}, also "
-            "where forces are to be the same on other devices, or another mesh",
+            f"{path} = null is {list(cells)}, which mesh.{AXES[axis]}={blocks[axis]} does not divide; write {even}, "
+            "also where forces are to be the same on other devices, or another mesh",
         )
 
 

@@ -50,8 +50,8 @@ def test_the_force_of_a_harmonic_angle_is_the_slope_however_near_to_a_line(rest,
         turned = away - rest if folded else (math.pi - rest) - away
         wanted = STIFFNESS * turned / LENGTHS[1] * larger
         found = slope(HarmonicAngle(), first, second, (STIFFNESS, rest), dtype)
-        # Rounding of a dozen operations; of unit vectors, whose lengths have eps: with what they are apart, `away`, that
-        # makes a right triangle; and of an angle at rest that is no end.
+        # Rounding of a dozen operations; of unit vectors, whose lengths have eps, at right angles to `away`; and of an
+        # angle at rest that is no end.
         error = (20 * eps + 10 * (eps / away) ** 2) * abs(turned)
         error += 0 if rest in (0.0, math.pi) else 8 * eps
         np.testing.assert_allclose(found, wanted, rtol=0, atol=error * STIFFNESS / LENGTHS[1], err_msg=f"{away:g}")
