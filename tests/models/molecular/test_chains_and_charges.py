@@ -140,7 +140,7 @@ REFUSED = {
         (["physics.charges.species=null"], "physics.charges.species = None: expected a list of 1 to 100 charges"),
         (["physics.charges.tolerance=0.5"], "physics.charges.tolerance = 0.5"),
         (["mesh.x=3"], "mesh_cells = null is .16, 16, 16., which mesh.x=3 does not divide; write .18, 16, 16."),
-        (["physics.charges.mesh_cells=[20,20,5]"], "mesh_cells.2. = 5: cells of 2.23 are longer than .* that .*tolerance"),
+        (["physics.charges.mesh_cells=[20,20,5]"], "mesh_cells.2. = 5: cells of 2.23 are longer than .*tolerance"),
         (["physics.charges.mesh_cells=[20,20,30]", "mesh.x=3"], "mesh_cells.0. = 20 is not divisible by mesh.x=3"),
         (["physics.charges.mesh_cells=[20,20,30]", "physics.charges.method=ewald"], "expected null with"),
         (["physics.electrostatics=ewald"], "physics.electrostatics: unknown key; it is physics.charges.method now"),
