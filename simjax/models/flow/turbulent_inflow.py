@@ -84,7 +84,8 @@ def waves_of(seed: int | Array, ndim: int) -> Waves:
     distributions: the energy of vectors as long as k is k^(ndim + 1) exp(-k^2 / 2), as Kraichnan's normal ones times
     amplitudes like k have it.
     """
-    key = jax.random.fold_in(jax.random.key(0), jnp.asarray(seed).astype(jnp.uint32))
+    whole = jnp.round(jnp.asarray(seed)).astype(jnp.uint32)  # numbers of a run are floating-point ones
+    key = jax.random.fold_in(jax.random.key(0), whole)
     of_lengths, of_order, of_rates, of_turns, of_phases = jax.random.split(key, 5)
     count, real = GROUPS * ndim, jnp.result_type(float)
     # One from each share, in their order.

@@ -123,6 +123,13 @@ def test_the_velocity_at_the_side_is_the_given_one_with_eddies_of_the_seed():
     assert np.abs(np.asarray(other - mine)).max() > 0.1
 
 
+def test_a_seed_is_the_nearest_whole_number():
+    """A certificate shifts all numbers of a run by a little."""
+    one, same, other = (waves_of(jnp.asarray(seed), 2).phases for seed in (5, 4.999, 6.0))
+    np.testing.assert_array_equal(one, same)
+    assert np.any(np.asarray(one != other))
+
+
 @pytest.mark.slow
 def test_a_program_takes_seeds_of_other_runs():
     run, other = (inflow(seed=seed).differentiable() for seed in (5, 6))
