@@ -612,8 +612,23 @@ MUTATIONS = [
     ),
     Mutation(
         "eddies at an inflow point along their waves", "models/flow/turbulent_inflow.py",
-        "np.stack([-vectors[:, 1], vectors[:, 0]])", "np.stack([vectors[:, 0], vectors[:, 1]])",
-        "tests/models/flow/test_turbulent_inflow.py::test_eddies_have_no_divergence_and_the_size_duration_and_strength_that_are_given",
+        "jnp.roll(turned, -1, axis=1)", "jnp.roll(turned, 0, axis=1)",
+        "tests/models/flow/test_turbulent_inflow.py::test_eddies_have_no_divergence",
+    ),
+    Mutation(
+        "members of an ensemble have the same eddies", "driver/build.py",
+        "np.random.default_rng([seed, member])", "np.random.default_rng([seed, 0])",
+        "tests/models/flow/test_turbulent_inflow.py::test_members_draw_eddies_of_their_own_by_their_numbers",
+    ),
+    Mutation(
+        "eddies at an inflow are the same in every run", "driver/build.py",
+        "np.random.default_rng([seed, member])", "np.random.default_rng([0, member])",
+        "tests/models/flow/test_turbulent_inflow.py::test_the_velocity_at_the_side_is_the_given_one_with_eddies_of_the_seed",
+    ),
+    Mutation(
+        "cells of particles are taken to begin with mesh cells", "particles/mesh.py",
+        "places = places - jnp.asarray(nodes.shifts()", "places = places - 0 * jnp.asarray(nodes.shifts()",
+        "tests/particles/test_particle_mesh.py::test_weights_are_those_of_the_literature",
     ),
     Mutation(
         "torques count one component of the force alone", "models/flow/solid_moments.py",

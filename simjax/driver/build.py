@@ -39,12 +39,18 @@ from simjax.schema.numbers import named_numbers
 from simjax.schema.sides import SideSchema, sides_of
 from simjax.stepping.simulate import Schedule
 
+SIDE_SEED = "side_seed"
+"""Number from which random sides draw, a whole one."""
+SEEDS = 2**23  # whole numbers that float32 holds
 BYTES_PER_MEMBER = 100  # of a number that varies: those of a list of floats, its array, and the program's
 
 
 def named_values(config: Config) -> dict[str, np.ndarray]:
-    """Physics numbers and user parameters by name, float64: scalars, or `(members,)` for an ensemble."""
-    values = named_numbers(config)
+    """Physics numbers and user parameters by name, float64: scalars, or `(members,)` for an ensemble.
+
+    Where sides are random also their `SIDE_SEED`, a number for each seed of a run and member.
+    """
+    values = _named_numbers(config)
     size = config.ensemble.size
     require_memory(
         size * BYTES_PER_MEMBER * (1 + len(config.ensemble.vary)), f"ensemble.size={size}",
@@ -55,7 +61,21 @@ def named_values(config: Config) -> dict[str, np.ndarray]:
     names = {variation.path: variation.value_name for variation in config.ensemble.vary}
     varied = {names[path]: sample for path, sample in sample_members(config).items()}
     chosen = {**values, **varied}
+    if SIDE_SEED in values and config.ensemble.noise == "per_member":
+        chosen[SIDE_SEED] = np.array([_side_seed(config.seed, member) for member in config.ensemble.members])
     return {name: np.broadcast_to(np.asarray(value, np.float64), (size,)) for name, value in chosen.items()}
+
+
+def _named_numbers(config: Config) -> dict[str, float]:
+    """`named_numbers`, and the seed of random sides of a run, or of its first member."""
+    kinds = sides_of(config.schema.sides) if config.boundaries else {}
+    walls = [wall for axis in config.boundaries for wall in (axis.lower, axis.upper)]
+    random = any(wall.kind != "periodic" and kinds[wall.kind].random for wall in walls)
+    return {**named_numbers(config), **({SIDE_SEED: _side_seed(config.seed, 0)} if random else {})}
+
+
+def _side_seed(seed: int, member: int) -> float:
+    return float(np.random.default_rng([seed, member]).integers(SEEDS))
 
 
 def _values(formulas: tuple[Formula, ...], values: Values) -> tuple[float | FormulaValue, ...]:
@@ -66,7 +86,8 @@ def _values(formulas: tuple[Formula, ...], values: Values) -> tuple[float | Form
 def _side(wall: SideSpec, kinds: Mapping[str, SideSchema], values: Values) -> Side:
     if wall.kind == "periodic":
         return PeriodicSide()
-    return kinds[wall.kind].built({name: _values(formulas, values) for name, formulas in wall.fields.items()})
+    prescribed = {name: _values(formulas, values) for name, formulas in wall.fields.items()}
+    return kinds[wall.kind].built(prescribed, values.get(SIDE_SEED))
 
 
 Files = Mapping[str, Mapping[str, tuple[Array, ...]]]
@@ -97,7 +118,7 @@ def describe_model(config: Config, domain: Domain) -> tuple[GridModel, Any]:
     dtype = jnp.dtype(config.precision)
 
     def describe():
-        values = {name: jnp.zeros((), dtype) for name in named_numbers(config)}
+        values = {name: jnp.zeros((), dtype) for name in _named_numbers(config)}
         whole = jnp.zeros(domain.grid.shape, dtype)
         coefficients = {
             field.name: (whole,) * len(field.components(domain.grid.ndim)) for field in config.schema.coefficients

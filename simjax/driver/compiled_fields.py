@@ -311,13 +311,13 @@ class CompiledFieldRun(CompiledRun):
             walled = self._walled()
 
             def look(values, files, state, clock, t):
-                values = vary_like(values, state)
+                # Numbers stay the same on all devices, so that what is made of them and of sums is so too, by its type.
                 model, params = build_model(self.config, self.domain, values, files)
                 fields = model.observe(t, state, params)
                 diagnostics = self.diagnostics(model, t, state, params)
                 diagnostics |= exact_errors(self.config, model, fields, values, t)
                 if self.config.schema.limited:
-                    limit = model.domain.min(self.step_limit(model, state, params))
+                    limit = model.domain.min(self.step_limit(model, state, vary_like(params, state)))
                     diagnostics["courant"] = jnp.where(jnp.isfinite(limit), clock.dt / limit, 0.0)
                 diagnostics |= self._roundings(model, t, clock.dt, state, params)
                 # A frozen member has no fields at this time.

@@ -107,7 +107,7 @@ class CompiledInstruments:
             programs = self.programs
 
             def look(values, files, state, clock, t):
-                model, params = programs.build(vary_like(values, state), files)
+                model, params = programs.build(values, files)
                 found = self._read(names, model, params, files)(t, state)
                 return (clock.status == OK).astype(jnp.int32), jax.tree.map(lambda u: u[None], found)
 
@@ -137,13 +137,13 @@ class CompiledInstruments:
         programs = self.programs
 
         def forward(values, files, state, clock, until, sums):
-            model, params = programs.build(vary_like(values, state), files)
-            varying = vary_like(params, state)
+            seen, known = programs.build(values, files)
             sight = Sight(
-                {name: self._watch(name, schedule, steps, model, params, files) for name in self.watched}, until[1],
-                self.statistics.gatherings(schedule, model, varying, files), until[2],
-                None if self._halt is None else self._halt(model, varying),
+                {name: self._watch(name, schedule, steps, seen, known, files) for name in self.watched}, until[1],
+                self.statistics.gatherings(schedule, seen, known, files), until[2],
+                None if self._halt is None else self._halt(seen, known),
             )  # fmt: skip
+            model, params = programs.build(vary_like(values, state), files)
             return advance_watching(
                 model, programs.integrator, params, state, clock, schedule,
                 steps=steps, until=until[0], sight=sight, sums=sums,

@@ -21,7 +21,6 @@ from simjax.errors import NumericalError
 from simjax.grid import AXES, Grid
 from simjax.instruments.operators import View
 from simjax.io.checkpoint import require_meta
-from simjax.jaxpr.varying import vary_like
 from simjax.models.balances import fields_of
 from simjax.models.capacities import Capacities, divisor, multiple
 from simjax.models.particle_balances import ParticlesWithBalances, bare_model, particles_with_balances
@@ -231,7 +230,7 @@ class CompiledParticleRun(CompiledRun):
             kept, chosen = self.names, self.written
 
             def look(values, files, state, clock, t):
-                model, params = self.build(vary_like(values, state), files)
+                model, params = self.build(values, files)
                 diagnostics = super(CompiledParticleRun, self).diagnostics(model, t, state, params)
                 status = diagnostics.pop("status", jnp.zeros((), jnp.int32))
                 good = clock.status == OK

@@ -167,12 +167,15 @@ class DifferentiableRun:
         `observe(model, t, state, params)` gives what is recorded at the end of each frame; the second result is what
         it gives at the beginning.
         """
+        # What is observed is made of numbers that are the same on all devices, and is so too, by its type.
+        seen, known = self.programs.build(values, fields, self._steps_per_exchange)
+
+        def watch(t, state, _):
+            return None if observe is None else observe(seen, t, state, known)
+
         # Cast here, numbers inside walls and forces have their gradients summed over devices once, not in each step.
         values = vary_like(values, state)
         model, params = self.programs.build(values, fields, self._steps_per_exchange)
-
-        def watch(t, state, params):
-            return None if observe is None else observe(model, t, state, params)
 
         clock = dataclasses.replace(Clock.zero(self.dtype), frame=jnp.asarray(first_frame, jnp.int32))
         trajectory = simulate(
@@ -180,7 +183,7 @@ class DifferentiableRun:
             frames=self.frames if frames is None else frames, observe=watch, checkpoint=self.checkpoint,
             on_fault="keep",  # callers ask the status
         )  # fmt: skip
-        return trajectory, watch(time_of(clock, self.schedule), state, vary_like(params, state))
+        return trajectory, watch(time_of(clock, self.schedule), state, known)
 
     @property
     def _steps_per_exchange(self) -> int:
@@ -196,7 +199,7 @@ class DifferentiableRun:
         def look(values, fields):
             fields = programs.prepared(values, fields)
             state, _ = programs.begin(values, fields, several)
-            model, params = programs.build(vary_like(values, state), fields, several)
+            model, params = programs.build(values, fields, several)
             seen = jnp.zeros((), self.dtype), state, params
             return programs.variables(model, *seen), programs.diagnostics(model, *seen)
 

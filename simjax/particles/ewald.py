@@ -134,12 +134,13 @@ class MeshSum(FarField):
     aliases of 1 / k^2 are left out. Forces between two particles are opposite and equal. alpha = 0 is no Gaussian: all
     that the mesh resolves. Hockney and Eastwood (1988), eq. 8-22.
 
-    finer: mesh cells in each particle cell. assignment: "ngp", "cic", "tsc" or "pcs". stray: how far particles may
-    have left their cells, in mesh cells.
+    finer: mesh cells in each particle cell, or a tuple: those of the whole mesh along each axis, so that forces do not
+    depend on where particles are stored. assignment: "ngp", "cic", "tsc" or "pcs". stray: how far particles may have
+    left their cells, in mesh cells.
     """
 
     alpha: float = eqx.field(static=True)
-    finer: int = eqx.field(static=True)
+    finer: int | tuple[int, ...] = eqx.field(static=True)
     assignment: str = eqx.field(static=True, default="tsc")
     stray: float = eqx.field(static=True, default=0.5)
 
@@ -341,9 +342,12 @@ def mesh_spacing(cutoff: float, tolerance: float) -> float:
 
 
 def mesh_sum(
-    cutoff: float, tolerance: float, finer: int, assignment: str = "tsc", stray: float = 0.5
+    cutoff: float, tolerance: float, finer: int | tuple[int, ...], assignment: str = "tsc", stray: float = 0.5
 ) -> PeriodicSum:  # fmt: skip
-    """Particle-particle particle-mesh summation: the error is that of the mesh, with alpha times its spacing."""
+    """Particle-particle particle-mesh summation: the error is that of the mesh, with alpha times its spacing.
+
+    finer: as of `MeshSum`.
+    """
     if assignment not in SHAPES:
         raise ConfigurationError(f"assignment={assignment} is unknown; write {', '.join(SHAPES)}.")
     alpha = split_at(cutoff, tolerance)

@@ -1,8 +1,9 @@
 """Particles and fields on a mesh: what particles carry is deposited on the nodes around them, fields come back.
 
-The mesh has a whole number of cells in each cell of the particles, so a particle reaches nodes in its own cell and in
-the next ones only. For each node around a cell the weights of the cell's slots are summed: a dense product, no scatter
-and no atomics. Sums over slots and over neighbouring cells are taken in one order, whatever the decomposition.
+A particle is stored in a cell and reaches nodes in it and in the next ones only. For each node around a cell the
+weights of the cell's slots are summed: a dense product, no scatter and no atomics. Sums over slots and over
+neighbouring cells are taken in one order, whatever the decomposition. Fields depend on the mesh, and not on the cells,
+which may follow the decomposition.
 Hockney and Eastwood (1988), Computer Simulation Using Particles, chapter 5.
 """
 
@@ -23,6 +24,7 @@ from simjax.grid import AXES, CENTER, Grid
 from simjax.jaxpr.linear_map import linear_map
 from simjax.jaxpr.varying import vary_like
 from simjax.particles.cells import Cells
+from simjax.particles.mesh_nodes import Nodes
 
 
 def _nearest(d: Array) -> Array:
@@ -59,11 +61,13 @@ MOST_NODES = 200
 
 
 class ParticleMesh(eqx.Module):
-    """A periodic mesh of `finer` cells in each particle cell, along every axis, cut over devices as the cells are.
+    """A periodic mesh over the box of the particle cells, cut over devices as they are.
 
-    shape: a name in `SHAPES`. offset: where the nodes are in their mesh cells, per axis. stray: how far particles may
-    lie outside the cell in which they are stored, in mesh cells. Values of particles further out become NaN rather than
-    be lost. With nodes at `CENTER` and "cic", or at `FACE` and "tsc", a stray of 1/2 costs nothing.
+    finer: mesh cells in each particle cell along every axis, or a tuple: those of the whole mesh along each axis, no
+    fewer than there are particle cells, and a whole number on every device. shape: a name in `SHAPES`. offset: where
+    the nodes are in their mesh cells, per axis. stray: how far particles may lie outside the cell in which they are
+    stored, in mesh cells. Values of particles further out become NaN rather than be lost. With nodes at `CENTER` and
+    "cic", or at `FACE` and "tsc", a stray of 1/2 costs nothing where cells are whole numbers of mesh cells.
 
     Examples:
         >>> cells = sj.Cells(sj.Domain(sj.Grid((8,), upper=(8.0,))), capacity=32, periodic=(True,))
@@ -71,32 +75,36 @@ class ParticleMesh(eqx.Module):
     """
 
     cells: Cells
-    finer: int = eqx.field(static=True)
+    mesh_cells: tuple[int, ...] = eqx.field(static=True)
     shape: str = eqx.field(static=True)
     offset: tuple[float, ...] = eqx.field(static=True)
     stray: float = eqx.field(static=True)
 
     def __init__(
-        self, cells: Cells, finer: int = 1, shape: str = "cic", offset: Sequence[float] = (), stray: float = 0.5
-    ):
+        self, cells: Cells, finer: int | Sequence[int] = 1, shape: str = "cic", offset: Sequence[float] = (),
+        stray: float = 0.5,
+    ):  # fmt: skip
         if shape not in SHAPES:
             raise ConfigurationError(f"ParticleMesh: shape={shape} is unknown; write {', '.join(SHAPES)}.")
-        if finer < 1 or stray < 0:
+        grid = cells.domain.grid
+        mesh_cells = tuple(finer) if isinstance(finer, Sequence) else tuple(n * finer for n in grid.shape)
+        coarse = len(mesh_cells) != grid.ndim or any(n < k for n, k in zip(mesh_cells, grid.shape, strict=True))
+        if coarse or stray < 0:
             raise ConfigurationError(
-                f"ParticleMesh: finer={finer} and stray={stray:g}; expected at least 1 and at least 0."
+                f"ParticleMesh: finer={finer} and stray={stray:g}; expected at least 1, or along each axis at least as "
+                f"many mesh cells as there are particle cells, {grid.shape}, and a stray of at least 0."
             )
         for axis, periodic in enumerate(cells.periodic):
             if not periodic:
                 raise ConfigurationError(f"ParticleMesh: axis {AXES[axis]} is not periodic; write periodic sides.")
-        self.cells, self.finer, self.shape, self.stray = cells, finer, shape, stray
+        self.cells, self.mesh_cells, self.shape, self.stray = cells, mesh_cells, shape, stray
         self.offset = tuple(offset) or (CENTER,) * cells.ndim
 
     @property
     def domain(self) -> Domain:
         """The mesh: fields are `(..., *domain.block_shape)`."""
         cells = self.cells.domain
-        grid = Grid([n * self.finer for n in cells.grid.shape], cells.grid.lower, cells.grid.upper)
-        return Domain(grid, cells.split)
+        return Domain(Grid(self.mesh_cells, cells.grid.lower, cells.grid.upper), cells.split)
 
     # ------------------------------------------------------------------ both ways
 
@@ -128,8 +136,9 @@ class ParticleMesh(eqx.Module):
 
     def beyond(self, position: Array, ids: Array) -> Array:
         """Distance by which the furthest particle of this block lies outside its cell, in mesh cells; no gradient."""
-        outside = [jnp.abs(lax.stop_gradient(x)) / h for x, h in zip(position, self.domain.grid.spacing, strict=True)]
-        furthest = functools.reduce(jnp.maximum, outside) - 0.5 * self.finer
+        lengths = zip(position, self.domain.grid.spacing, self.cells.domain.grid.spacing, strict=True)
+        outside = [jnp.abs(lax.stop_gradient(x)) / h - 0.5 * (cell / h) for x, h, cell in lengths]
+        furthest = functools.reduce(jnp.maximum, outside)
         return jnp.max(jnp.where(ids >= 0, jnp.maximum(furthest, 0), 0))
 
     # ------------------------------------------------------------------ derivatives
@@ -232,25 +241,29 @@ class ParticleMesh(eqx.Module):
 
     # ------------------------------------------------------------------ weights
 
-    def _nodes(self, axis: int) -> range:
-        """Nodes within reach along an axis, counted from the first of the cell."""
-        reach = SHAPES[self.shape][0] + self.stray
-        first, last = -reach - self.offset[axis], self.finer + reach - self.offset[axis]
-        if self.shape == "ngp":  # which of two nodes equally near gets a particle is a matter of rounding
-            return range(math.ceil(first), math.floor(last) + 1)
-        return range(math.floor(first) + 1, math.ceil(last))
+    def nodes(self, axis: int) -> Nodes:
+        """Nodes within reach of particles along an axis."""
+        # Which of two nodes equally near gets a particle is a matter of rounding.
+        closed = self.shape == "ngp"
+        cells, nodes = self.cells.domain.block_shape[axis], self.domain.block_shape[axis]
+        return Nodes(cells, nodes, SHAPES[self.shape][0] + self.stray, self.offset[axis], closed)
 
     def weights(self, position: Array, ids: Array, slopes: Sequence[int]) -> list[Array]:
         """Per axis, the weight (or its slope) of every slot at the nodes within reach: `(nodes, *cells.shape)`."""
         result = []
-        # Rounding may leave a particle outside its cell by a few digits.
-        furthest = 0.5 * self.finer + self.stray + 1e-6
         for axis, scaled in enumerate(self._scaled(position)):
+            nodes = self.nodes(axis)
+            middle = 0.5 * float(nodes.per_cell)
+            # Rounding may leave a particle outside its cell by a few digits.
+            furthest = middle + self.stray + 1e-6
             lost = (ids >= 0) & ~(jnp.abs(scaled) <= furthest)
             scaled = jnp.where(lost, jnp.nan, scaled)
-            nodes = self._nodes(axis)
-            index = jnp.arange(nodes.start, nodes.stop, dtype=jnp.int32).astype(scaled.dtype)
-            places = (index + (self.offset[axis] - 0.5 * self.finer)).reshape(-1, *(1,) * scaled.ndim)
+            around = nodes.around
+            index = jnp.arange(around.start, around.stop, dtype=jnp.int32).astype(scaled.dtype)
+            places = (index + (self.offset[axis] - middle)).reshape(-1, *(1,) * scaled.ndim)
+            if not nodes.whole:
+                along = tuple(nodes.cells if k == axis + 1 else 1 for k in range(scaled.ndim))
+                places = places - jnp.asarray(nodes.shifts(), scaled.dtype).reshape(1, *along)
             weights = _sloped(SHAPES[self.shape][1], slopes[axis])(scaled[None] - places)
             result.append(jnp.where(lost[None], scaled[None], weights))
         return result
@@ -259,21 +272,25 @@ class ParticleMesh(eqx.Module):
 
     def _gathered(self, field: Array, axis: int) -> Array:
         """Nodes around cells along one axis, `(lead, nodes, ...)`, added up on the mesh: `(lead, ...)`."""
-        nodes, finer = self._nodes(axis), self.finer
-        parts = {node: field[:, k] for k, node in enumerate(nodes)}
-        outer = [node for node in nodes if not 0 <= node < finer]
+        nodes = self.nodes(axis)
+        return self._gathered_whole(field, axis, nodes) if nodes.whole else self._gathered_uneven(field, axis, nodes)
+
+    def _gathered_whole(self, field: Array, axis: int, nodes: Nodes) -> Array:
+        around, finer = nodes.around, nodes.nodes // nodes.cells
+        parts = {node: field[:, k] for k, node in enumerate(around)}
+        outer = [node for node in around if not 0 <= node < finer]
         width = max((abs(node // finer) for node in outer), default=0)
         sides = self._beside(self.cells.domain, [parts[node] for node in outer], axis, width)
-        around = dict(zip(outer, sides, strict=True))
-        array_axis = parts[nodes.start].ndim + axis - self.cells.ndim
-        n = parts[nodes.start].shape[array_axis]
+        beside = dict(zip(outer, sides, strict=True))
+        array_axis = parts[around.start].ndim + axis - self.cells.ndim
+        n = nodes.cells
         phases = []
         for phase in range(finer):
             found = []
-            for node in (node for node in nodes if node % finer == phase):
+            for node in (node for node in around if node % finer == phase):
                 part = parts[node]
-                if node in around:
-                    lower, upper = around[node]
+                if node in beside:
+                    lower, upper = beside[node]
                     part = jnp.concatenate([lower, part, upper], axis=array_axis)
                     part = lax.slice_in_dim(part, width - node // finer, width - node // finer + n, axis=array_axis)
                 found.append(part)
@@ -281,17 +298,36 @@ class ParticleMesh(eqx.Module):
         joined = jnp.stack(phases, axis=array_axis + 1)
         return joined.reshape(*joined.shape[:array_axis], n * finer, *joined.shape[array_axis + 2 :])
 
+    def _gathered_uneven(self, field: Array, axis: int, nodes: Nodes) -> Array:
+        array_axis = field.ndim + axis - self.cells.ndim
+        lower, upper = (field[:, part.start : part.stop] for part in (nodes.of_lower, nodes.of_upper))
+        (below, _), (_, above) = self._beside(self.cells.domain, [lower, upper], axis, nodes.cells_beyond)
+
+        def in_line(u: Array) -> Array:
+            """Nodes and cells along the axis as one axis, the latter faster."""
+            u = jnp.moveaxis(u, 1, array_axis - 1)
+            return u.reshape(*u.shape[: array_axis - 1], -1, *u.shape[array_axis + 1 :])
+
+        pairs = [in_line(u) for u in (field, below, above)]
+        pairs.append(jnp.zeros_like(lax.slice_in_dim(pairs[0], 0, 1, axis=array_axis - 1)))
+        line, ahead = jnp.concatenate(pairs, axis=array_axis - 1), (slice(None),) * (array_axis - 1)
+        terms = [line.at[(*ahead, term)].get(mode="promise_in_bounds") for term in nodes.gathered()]
+        return functools.reduce(jnp.add, terms)
+
     def _displaced(self, field: Array, axis: int) -> Array:
         """The transpose of `_gathered`: `(lead, ...)` on the mesh to `(lead, nodes, ...)` around cells."""
-        nodes, finer = self._nodes(axis), self.finer
-        width = max(0, -nodes.start, nodes.stop - finer)
-        array_axis = field.ndim + axis - self.cells.ndim
-        n = field.shape[array_axis]
+        nodes = self.nodes(axis)
+        width, array_axis = nodes.beyond, field.ndim + axis - self.cells.ndim
         ((lower, upper),) = self._beside(self.domain, [field], axis, width)
         around = jnp.concatenate([lower, field, upper], axis=array_axis)
+        if not nodes.whole:
+            ahead = (slice(None),) * array_axis
+            found = around.at[(*ahead, nodes.read())].get(mode="promise_in_bounds")
+            return jnp.moveaxis(found, array_axis, 1)
+        n, finer = nodes.nodes, nodes.nodes // nodes.cells
         parts = [
             lax.slice_in_dim(around, width + node, width + node + n - finer + 1, finer, axis=array_axis)
-            for node in nodes
+            for node in nodes.around
         ]  # fmt: skip
         return jnp.stack(parts, axis=1)
 

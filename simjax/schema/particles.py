@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -207,19 +208,33 @@ def check_unlisted(config: Any) -> Iterator[tuple[str, str]]:
 
 def check_mesh_cells(config: Any) -> Iterator[tuple[str, str]]:
     """A mesh of as many axes as the box, which is cut evenly over devices."""
-    cells = config.physics.mesh_cells
+    yield from check_mesh_shape(config, "physics.mesh_cells", config.physics.mesh_cells)
+
+
+def check_mesh_shape(config: Any, path: str, cells: Sequence[int]) -> Iterator[tuple[str, str]]:
+    """The same of the mesh that the key `path` gives."""
     if len(cells) != config.ndim:
-        yield (
-            "physics.mesh_cells",
-            f"physics.mesh_cells = {list(cells)}: expected {config.ndim} number(s), one per axis of box.upper",
-        )
+        yield path, f"{path} = {list(cells)}: expected {config.ndim} number(s), one per axis of box.upper"
         return
     for axis, (name, n) in enumerate(zip(AXES, cells, strict=False)):
         devices = getattr(config.mesh, name)
         if n % devices:
             fewer = max(devices, n - n % devices)
             yield (
-                f"physics.mesh_cells[{axis}]",
-                f"physics.mesh_cells[{axis}] = {n} is not divisible by mesh.{name}={devices}; write {fewer} or "
-                f"{fewer + devices}",
+                f"{path}[{axis}]",
+                f"{path}[{axis}] = {n} is not divisible by mesh.{name}={devices}; write {fewer} or {fewer + devices}",
+            )
+
+
+def check_mesh_length(
+    config: Any, path: str, cells: Sequence[int], longest: float, why: str
+) -> Iterator[tuple[str, str]]:  # fmt: skip
+    """Cells of a mesh that are longer than what is summed over near pairs leaves to it."""
+    for axis, (a, b, n) in enumerate(zip(config.box.lower, config.box.upper, cells, strict=False)):
+        if (b - a) / n > longest * (1 + 1e-9):
+            needed = math.ceil((b - a) / longest * (1 - 1e-9))
+            yield (
+                f"{path}[{axis}]",
+                f"{path}[{axis}] = {n}: cells of {(b - a) / n:.3g} are longer than the {longest:.3g} that {why} asks "
+                f"for; write {needed} or more",
             )

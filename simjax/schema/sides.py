@@ -36,7 +36,8 @@ class SideSchema:
     groups: names of models that take it, which these list in `ModelSchema.sides`. keys: what it prescribes, one
     formula for a scalar and one for each axis of a vector; u in their units stands for those of the field. about: what
     it does, in a line. side: its class. make: the side from the values of its keys by name, a tuple for a vector.
-    tight: whether a velocity across it must be zero. plain: a simpler class that stands for it in Python as well.
+    random: whether it is also made of a `seed`, which follows from that of the run and the member. tight: whether a
+    velocity across it must be zero. plain: a simpler class that stands for it in Python as well.
     """
 
     kind: str
@@ -45,13 +46,15 @@ class SideSchema:
     side: type
     make: Callable[..., Any]
     keys: tuple[FieldSchema, ...] = ()
+    random: bool = False
     tight: bool = False
     plain: type | None = None
 
-    def built(self, values: Mapping[str, tuple[Any, ...]]) -> Any:
+    def built(self, values: Mapping[str, tuple[Any, ...]], seed: Any = None) -> Any:
         """The side that prescribes `values`, components by key; a key that is not there is not prescribed."""
+        seeds = {"seed": seed} if self.random else {}
         many = {key.name for key in self.keys if key.vector or key.free}
-        return self.make(**{name: parts if name in many else parts[0] for name, parts in values.items()})
+        return self.make(**{name: parts if name in many else parts[0] for name, parts in values.items()}, **seeds)
 
 
 _DECLARED: list[SideSchema] = []

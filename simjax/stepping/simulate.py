@@ -376,12 +376,12 @@ def simulate(
         raise ConfigurationError(f"simulate: on_fault={on_fault!r}: expected 'raise', 'nan' or 'keep'.")
     params, state = jax.tree.map(as_of_jax, (params, state))
     start = Clock.zero(real_dtype(state)) if clock is None else clock
-    params = vary_like(params, state)
+    given, params = params, vary_like(params, state)  # what is observed is made of those that all devices share
     chosen = _planned(model, integrator, checkpoint, frames, schedule, (state, start))
 
     def look(carry):
         state, clock = carry
-        observed = None if observe is None else observe(time_of(clock, schedule), state, params)
+        observed = None if observe is None else observe(time_of(clock, schedule), state, given)
         return observed if on_fault == "keep" else spoiled(observed, clock.status)
 
     carry, observed = _all_frames(model, integrator, params, (state, start), schedule, frames, chosen, look)

@@ -2,52 +2,12 @@
 
 import numpy as np
 import pytest
+from small_experiments import small
 
 import simjax as sj
 from simjax.config import list_experiments, load_config
 
 NAMES = [experiment.name for experiment in list_experiments()]
-
-
-FEW_PARTICLES = {
-    "lennard_jones": ["particles.count=256", "box.upper=[6.9,6.9,6.9]"],
-    "binary_mixture": ["particles.count=120", "box.upper=[12,12]"],
-    "molten_salt": ["particles.count=64", "box.upper=[5.6,5.6,5.6]", "physics.cutoff=2.4"],
-    "polymer_melt": [
-        "particles.count=100",
-        "particles.chain_length=10",
-        "box.upper=[4.9,4.9,4.9]",
-        "neighbor_list.skin=0.4",
-    ],
-    "dam_break": ["particles.spacing=0.25"],
-    "taylor_green_sph": ["particles.spacing=0.0625"],
-    "landau_damping": ["particles.count=512", "physics.mesh_cells=[16]"],
-    "two_stream": ["particles.count=512", "physics.mesh_cells=[16]"],
-    "collapsing_sheets": ["particles.count=128", "physics.mesh_cells=[16]"],
-    "cold_collapse": ["particles.count=64"],
-    "weibel": ["particles.count=512", "physics.mesh_cells=[8,8]"],
-    "zeldovich": ["particles.count=128", "physics.mesh_cells=[16]"],
-}
-
-
-FINER = {"falling_plate": [24, 40], "airfoil": [32, 64]}
-"""Cells that a body needs: two along every axis at least."""
-
-
-def small(name):
-    """Overrides for two output intervals on a grid of eight cells per axis or so."""
-    config = load_config(name)
-    if config.schema.of_particles:
-        every = 2 * config.time.dt
-        return [*FEW_PARTICLES[name], f"time.end={2 * every!r}", f"time.output_every={every!r}"]
-    shape = FINER.get(name) or [8 * (1 + axis % 2) for axis in range(len(config.grid.shape))]
-    every = config.time.output_every / 16
-    thin = ["physics.layer_cells=2"] if hasattr(config.physics, "layer_cells") else []
-    # What eight cells resolve.
-    thin += ["physics.forcing_band=[1,2]"] if getattr(config.physics, "forcing_band", None) else []
-    # The run alone; what is sought in it, on its own grid, is in test_inverse_experiments.
-    thin += ["inverse=null"] if config.inverse else []
-    return [f"grid.shape={shape}", f"time.end={2 * every!r}", f"time.output_every={every!r}", *thin]
 
 
 # In every run of the tests a few, the cheapest.

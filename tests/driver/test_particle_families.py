@@ -122,6 +122,10 @@ REFUSED = {
         (["time.dt=null"], "time.dt is missing"),
         (["physics.hubble_rate=1.0"], "initial_scale_factor and physics.hubble_rate go together"),
         (["physics.omega_matter=0.3"], "physics.omega_matter = 0.3: expected 1 without physics.hubble_rate"),
+        (
+            ["physics.forces=p3m", "physics.mesh_cells=[8,8,4]", "physics.cutoff=0.9", "box.periodic=[true,true,true]"],
+            "mesh_cells\\[2\\] = 4: cells of 1 are longer than the 0.9 that physics.cutoff asks for; write 5 or more",
+        ),
     ],
     "weibel": [
         (["box.upper=[12.8]"], "at least 2 axes"),

@@ -20,12 +20,15 @@ from simjax.particles.mesh import ParticleMesh
 COUNT = 600
 CAPACITY = {1: 120, 2: 56, 3: 40}
 CASES = [
-    # axes, cells, mesh cells per cell, shape, offset of nodes, stray
+    # axes, cells, mesh cells per cell or of the whole box, shape, offset of nodes, stray
     (1, (8,), 1, "cic", 0.5, 0.5),
     (2, (8, 4), 2, "tsc", 0.0, 0.5),
     (2, (8, 4), 1, "tsc", 0.5, 1.0),
     (3, (4, 4, 4), 1, "cic", 0.5, 0.5),
     (3, (4, 4, 4), 3, "ngp", 0.5, 0.0),
+    (1, (12,), (20,), "tsc", 0.0, 0.5),  # cells begin within mesh cells: three of a block on five
+    (2, (8, 4), (12, 4), "cic", 0.5, 0.5),
+    (3, (4, 4, 4), (6, 6, 10), "pcs", 0.5, 0.25),
     (3, (4, 4, 4), 2, "tsc", 0.5, 0.5),  # 216 nodes: more than are summed one by one (`MOST_NODES`)
 ]
 compiled = functools.partial(jax.jit, compiler_options=PLAIN)
@@ -97,13 +100,15 @@ def test_weights_are_those_of_the_literature(setup):
     _, field, _, found, coordinates = both_ways(setup, False)
     weights = np.ones((COUNT,) + (1,) * ndim)
     for axis in range(ndim):
-        n = shape[axis] * finer
+        n = finer[axis] if isinstance(finer, tuple) else shape[axis] * finer
         d = coordinates[axis][:, None] / (axis + 1) * n - (np.arange(n) + offset)
         d = np.abs((d + n / 2) % n - n / 2)
         if kind == "ngp":
             one = np.where(d < 0.5, 1.0, 0.0)
         elif kind == "cic":
             one = np.maximum(1 - d, 0)
+        elif kind == "pcs":
+            one = np.where(d < 1, (4 - 6 * d**2 + 3 * d**3) / 6, np.maximum(2 - d, 0) ** 3 / 6)
         else:
             one = np.where(d < 0.5, 0.75 - d**2, 0.5 * np.maximum(1.5 - d, 0) ** 2)
         weights = weights * one.reshape(COUNT, *(n if k == axis else 1 for k in range(ndim)))

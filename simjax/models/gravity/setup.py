@@ -30,7 +30,14 @@ from simjax.particles.ewald import MeshSum, mesh_sum
 from simjax.particles.neighbor_policy import NeighborPolicy
 from simjax.schema.kinds import Choice, Integer, ListOf, Real, Text, key
 from simjax.schema.model_schema import FieldSchema
-from simjax.schema.particles import ParticlesSection, check_beside, check_mesh_cells, check_number, check_unlisted
+from simjax.schema.particles import (
+    ParticlesSection,
+    check_beside,
+    check_mesh_cells,
+    check_mesh_length,
+    check_number,
+    check_unlisted,
+)
 
 CONSISTENT = 1e-6  # of a mean density: total_mass may be written with nine digits
 
@@ -83,7 +90,7 @@ class GravityPhysics:
     mesh_cells: tuple[int, ...] | None = key(
         ListOf(Integer(2, 2**20), 1, 3, optional=True, noun="cell counts, one per axis"),
         None,
-        about="cells of the mesh; with p3m at least so many",
+        about="cells of the mesh; with p3m no longer than the cutoff",
     )
     cutoff: float | None = key(
         Real(above=0.0, optional=True), None, about="cutoff of near pairs of p3m, a length", fixed=True
@@ -119,6 +126,8 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
         yield "physics.cutoff", f"physics.cutoff: expected {wanted} with physics.forces={physics.forces}"
     if p3m and config.ndim != 3:
         yield "physics.forces", f"physics.forces = p3m: expected a box of 3 axes, got {config.ndim}; write mesh"
+    elif p3m and physics.mesh_cells is not None and physics.cutoff is not None:
+        yield from check_mesh_length(config, "physics.mesh_cells", physics.mesh_cells, physics.cutoff, "physics.cutoff")
     if physics.forces == "mesh" and physics.softening:
         yield (
             "physics.softening",
@@ -302,13 +311,13 @@ class GravityFamily(ParticleFamily):
         physics = self.config.physics
         if physics.forces == "direct":
             return DirectSummation()
-        finer = max(math.ceil(n / k) for n, k in zip(physics.mesh_cells, capacities.cells, strict=True))
+        mesh = physics.mesh_cells
         if physics.forces == "mesh":
-            return ParticleMeshGravity(MeshSum(0.0, finer, "tsc", STRAY))
-        spacing = min(cells.domain.grid.spacing) / finer
+            return ParticleMeshGravity(MeshSum(0.0, mesh, "tsc", STRAY))
+        spacing = min(length / n for length, n in zip(cells.domain.grid.lengths, mesh, strict=True))
         skin = NeighborPolicy(physics.cutoff, self._skin, capacities.max_neighbors, capacities.max_particles)
         stray = max(STRAY, self._skin / 2 / spacing)
-        return PeriodicGravity(skin, mesh_sum(physics.cutoff, TOLERANCE, finer, "tsc", stray))
+        return PeriodicGravity(skin, mesh_sum(physics.cutoff, TOLERANCE, mesh, "tsc", stray))
 
     def state(self, model, params, values, files, member):
         place = files["position"]

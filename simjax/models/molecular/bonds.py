@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+import functools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -122,8 +123,20 @@ class AnglePotential(eqx.Module, Part):
     """An energy of the angle between two lines from one particle."""
 
     @abc.abstractmethod
+    def of_sides(self, first: Array, second: Array, params: Any) -> Array:
+        """Energy of angles between lines `(ndim, ...)`, element by element."""
+
+
+class CosinePotential(AnglePotential):
+    """An energy that is a smooth function of the cosine of the angle."""
+
+    @abc.abstractmethod
     def energy(self, cosine: Array, params: Any) -> Array:
         """Energy of angles with these cosines, element by element."""
+
+    def of_sides(self, first, second, params):
+        squares = jnp.sum(first * first, axis=0) * jnp.sum(second * second, axis=0)
+        return self.energy(jnp.sum(first * second, axis=0) / jnp.sqrt(squares), params)
 
 
 @dataclass(frozen=True)
@@ -134,8 +147,12 @@ class RestAngleKeys:
     rest: float = key(Real(low=0.0, high=math.pi, formula=True), math.pi, units="rad", about="angle at rest")
 
 
-class RestAngle(AnglePotential):
-    """An energy of an angle that has a place of rest. params: (stiffness, rest), energy and radians."""
+@angle("harmonic_cosine")
+class HarmonicCosine(CosinePotential):
+    """Springs of the cosine: U = stiffness (cos theta - cos rest)^2 / 2.
+
+    params: (stiffness, rest), energy and radians.
+    """
 
     Keys = RestAngleKeys
 
@@ -143,29 +160,52 @@ class RestAngle(AnglePotential):
     def configured(cls, setup):
         return cls(), setup.in_order
 
-
-@angle("harmonic_cosine")
-class HarmonicCosine(RestAngle):
-    """Springs of the cosine: U = stiffness (cos theta - cos rest)^2 / 2."""
-
     def energy(self, cosine, params):
         stiffness, angle = params
         return stiffness / 2 * (cosine - jnp.cos(angle)) ** 2
 
 
 @angle("harmonic")
-class HarmonicAngle(RestAngle):
-    """Springs of the angle: U = stiffness (theta - rest)^2 / 2."""
+class HarmonicAngle(AnglePotential):
+    """Springs of the angle: U = stiffness (theta - rest)^2 / 2.
 
-    def energy(self, cosine, params):
-        stiffness, angle = params
-        # The slope of arccos is infinite where particles are in line.
-        most = 1 - 4 * jnp.finfo(cosine.dtype).eps
-        return stiffness / 2 * (jnp.arccos(jnp.clip(cosine, -most, most)) - angle) ** 2
+    params: (stiffness, rest), energy and radians. The force is exact to rounding however near particles are to one
+    line. In line it has no direction, and is zero.
+    """
+
+    Keys = RestAngleKeys
+
+    @classmethod
+    def configured(cls, setup):
+        return cls(), setup.in_order
+
+    def of_sides(self, first, second, params):
+        stiffness, rest = params
+        u, v = (side / jnp.sqrt(jnp.sum(side * side, axis=0, keepdims=True)) for side in (first, second))
+        # Squares of the sine and of the cosine of half the angle, the smaller of which keeps its digits.
+        sine, cosine = jnp.sum((u - v) ** 2, axis=0) / 4, jnp.sum((u + v) ** 2, axis=0) / 4
+        folded = sine < cosine
+        at_rest = jnp.where(folded, rest, math.pi - rest)
+        return stiffness / 2 * _square_of_turn(jnp.where(folded, sine, cosine), at_rest)
+
+
+NEARLY_IN_LINE = 1e-4
+"""Of the square of a half angle's sine: below it six terms of a series are exact to rounding."""
+SERIES = (1.0, 1 / 3, 8 / 45, 4 / 35, 128 / 1575, 128 / 2079)
+"""arcsin(sqrt(s))^2 / s in powers of s."""
+
+
+def _square_of_turn(half: Array, rest: Array) -> Array:
+    """(theta - rest)^2, where `half` is sin(theta / 2)^2, at most a half."""
+    # theta^2 is a smooth function of it and theta is not: that is what counts where both are zero.
+    square = 4 * half * functools.reduce(lambda total, c: total * half + c, SERIES[::-1])
+    theta = 2 * jnp.arcsin(jnp.sqrt(jnp.where(half > 0, half, 0.25)))
+    theta = jnp.where(half > 0, theta, 0)
+    return jnp.where(half < NEARLY_IN_LINE, square - 2 * theta * rest + rest * rest, (theta - rest) ** 2)
 
 
 @angle("bending")
-class Bending(AnglePotential):
+class Bending(CosinePotential):
     """Stiff chains: U = stiffness (1 + cos theta), lowest where they are straight.
 
     params: stiffness, an energy. Faller and Mueller-Plathe (2001), ChemPhysChem 2, 180.
@@ -284,8 +324,7 @@ class Bonds(eqx.Module):
             # Where there is no angle, a right one.
             corner = jnp.eye(cells.ndim, 2, dtype=position.dtype).reshape(cells.ndim, 1, 2, *(1,) * own.ndim)
             a, b = jnp.moveaxis(jnp.where(present[None], sides, corner), 2, 0)
-            cosine = jnp.sum(a * b, axis=0) / jnp.sqrt(jnp.sum(a * a, axis=0) * jnp.sum(b * b, axis=0))
-            return jnp.where(present[:, 0], angle.energy(cosine, params), 0)
+            return jnp.where(present[:, 0], angle.of_sides(a, b, params), 0)
 
         apart, pull = jax.vjp(sides, position)
         energy, pull_sides = jax.vjp(energies, apart)

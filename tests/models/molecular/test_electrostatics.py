@@ -236,3 +236,34 @@ def test_boxes_that_do_not_repeat_are_refused():
 def test_unknown_assignments_are_refused():
     with pytest.raises(ConfigurationError, match="assignment=bicubic"):
         mesh_sum(0.5, 1e-3, 4, "bicubic")
+
+
+CHOSEN = {"mesh": mesh_sum(1.5, 0.01, (16, 16, 16), "pcs"), "plain": ewald_sum(1.5, 0.01)}
+
+
+@pytest.mark.parametrize("name", ["mesh", pytest.param("plain", marks=pytest.mark.long)])
+def test_cells_that_devices_ask_for_change_no_force(name):
+    """Three cells along an axis on one device, of 16/3 mesh cells each, and two on two, with gradients of both."""
+    length, count, total = 5.6, 64, CHOSEN[name]
+    draw = np.random.default_rng(0)
+    position, weight = jnp.asarray(draw.uniform(0, length, (3, count))), jnp.asarray(draw.normal(size=(3, count)))
+    charge = jnp.asarray(np.resize([1.0, -1.0], count))
+
+    def found(shape, device_mesh):
+        grid = Grid(shape, (0.0,) * 3, (length,) * 3)
+        cells = Cells(decompose(grid, device_mesh), 24, (True,) * 3)
+
+        def run(position, charge):
+            within, ids, own, _ = pack(cells, position, charge)
+            potential, field = total.field(Pairs(cells, within, ids, 1.5), own)
+            force = unpack(cells, ids, own[None] * field, count)
+            return cells.domain.sum(0.5 * own * potential) + jnp.sum(weight * force), force
+
+        alone = PartitionSpec()
+        program = distribute(run, device_mesh, in_specs=(alone, alone), out_specs=(alone, alone))
+        return jax.jit(jax.value_and_grad(program, argnums=(0, 1), has_aux=True))(position, charge)
+
+    expected, cut = found((3, 3, 3), None), found((2, 3, 3), make_mesh({"x": 2}))
+    for one, other in zip(jax.tree.leaves(expected), jax.tree.leaves(cut), strict=True):
+        # Sums in another order: some hundred roundings.
+        np.testing.assert_allclose(other, one, rtol=0, atol=1e-13 * float(np.abs(one).max()))
