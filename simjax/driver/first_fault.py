@@ -16,6 +16,7 @@ from simjax.grid import AXES
 from simjax.models.balances import fields_of
 from simjax.parallel import first_true, largest, on_first_device, rows_true, whole
 from simjax.processes import processes
+from simjax.schema.errors import closest
 from simjax.status import ESCAPED, OK, STEP_COLLAPSED, STEP_SHRUNK, UNBALANCED
 from simjax.stepping.faults import limits_told, times_on_host
 from simjax.stepping.simulate import Clock, Schedule, time_of
@@ -26,6 +27,15 @@ FIELDS_ADVICE = "Try a finer grid, a smaller time.dt or time.courant, or more vi
 def advice_for(programs: CompiledRun) -> str:
     """Say what a user may try where a run fails."""
     return programs.family.advice if isinstance(programs, CompiledParticleRun) else FIELDS_ADVICE
+
+
+def refuse_objective(programs: CompiledRun) -> None:
+    """Raise ConfigurationError where the objective is no diagnostic of this run."""
+    objective, known = programs.config.objective, sorted(programs.observed_shapes()[1])
+    if objective is not None and objective not in known:
+        close = closest(objective, known)
+        hint = f"did you mean objective={close}?" if close else f"known are {', '.join(known)}."
+        raise ConfigurationError(f"objective={objective}: no diagnostic of model={programs.config.model}; {hint}")
 
 
 def refuse_start(programs: CompiledRun, state) -> None:

@@ -23,7 +23,7 @@ from simjax.driver.compiled_fields import CompiledFieldRun
 from simjax.driver.compiled_instruments import CompiledInstruments
 from simjax.driver.compiled_run import CompiledRun
 from simjax.driver.environment import StopSignals
-from simjax.driver.first_fault import advice_for, first_fault, refuse_start
+from simjax.driver.first_fault import advice_for, first_fault, refuse_objective, refuse_start
 from simjax.driver.frame_files import require_space
 from simjax.driver.goodput import CHECKPOINT, SIMULATE, WAITING, GoodputLog
 from simjax.driver.instrument_output import at_frame, of_call
@@ -39,7 +39,6 @@ from simjax.errors import ConfigurationError, NumericalError, ResourceError, Sto
 from simjax.parallel import whole
 from simjax.processes import processes
 from simjax.schema.config import AUTO, Config
-from simjax.schema.errors import closest
 from simjax.status import HOPELESS, OK, UNBALANCED, reasons
 from simjax.stepping.clock import at_frame_start, elapsed_of
 from simjax.stepping.moments import Sums
@@ -89,7 +88,7 @@ class SingleRun:
 
     def prepare(self) -> None:
         """Everything that can be refused before a file is written: initial fields, the time step."""
-        _check_objective(self.config, self.programs)
+        refuse_objective(self.programs)
         self.triggers.check()
         self.state, self.clock = self.programs.start()
         refuse_start(self.programs, self.state)
@@ -493,12 +492,3 @@ class SingleRun:
         self.record.statuses = np.full(self.programs.members or 1, status)
         self.record.fail(message, self.pace, wall.monotonic() - self.started)
         raise NumericalError(message)
-
-
-def _check_objective(config: Config, programs: CompiledRun) -> None:
-    """Raises ConfigurationError where the objective is no diagnostic of this run."""
-    known = sorted(programs.observed_shapes()[1])
-    if config.objective is not None and config.objective not in known:
-        close = closest(config.objective, known)
-        hint = f"did you mean objective={close}?" if close else f"known are {', '.join(known)}."
-        raise ConfigurationError(f"objective={config.objective}: no diagnostic of model={config.model}; {hint}")

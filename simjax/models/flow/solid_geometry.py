@@ -266,7 +266,7 @@ def friction(depth: Array, spacing: Sequence[Spacing], component: int | None) ->
 
 
 def counted(padded: Array, by: Friction) -> Array:
-    """The sum of the neighbours of a field, which has one cell more all around, by their part in `Friction.explicit`."""
+    """The sum of the neighbours of a field with one cell more all around, by their part in `Friction.explicit`."""
     terms = [share * shift(padded, padded.ndim, axis, to) for axis, pair in enumerate(by.explicit)
              for to, share in zip((-1, 1), pair, strict=True)]  # fmt: skip
     return sum(terms[1:], terms[0])

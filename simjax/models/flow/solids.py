@@ -1,11 +1,12 @@
-"""Solid bodies in incompressible flow: no slip by interpolation along grid lines, mass by the open parts of faces.
+"""Solid bodies in incompressible flow: no slip along grid lines, mass by the open parts of faces.
 
-Faces of a velocity component whose centre lies within half a cell of a surface, on either side, take the value that
-makes the velocity linear on the way to the next face in the fluid, and that of the body at the surface (Fadlun,
-Verzicco, Orlandi and Mohd-Yusof 2000, J. Comput. Phys. 161, 35). What flows through a face counts with the part of it
-that is open (Ng, Min and Gibou 2009, J. Comput. Phys. 228, 8807) and with this profile of the velocity. The pressure of
-the last step drives the next one, so that the projection adds its change only, and a steady flow does not depend on the
-time step.
+Beside a surface the Laplacian of a velocity has what is linear along grid lines from the surface (Gibou, Fedkiw, Cheng
+and Kang 2002, J. Comput. Phys. 176, 205): by ghost values in bodies, and, the nearer a face is to the surface, by a
+friction that grows without bound. What flows through a face counts with the part of it that is open (Ng, Min and Gibou
+2009, J. Comput. Phys. 228, 8807) and with the profile of the velocity beside. Every weight goes to nothing where its
+rule ends, so that a flow does not jump as a body moves across the grid, and its derivative by place and shape is that
+of its change. The pressure of the last step drives the next one, so that the projection adds its change only, and a
+steady flow hardly depends on the time step.
 """
 
 import dataclasses
@@ -109,12 +110,12 @@ class Reach(eqx.Module):
 class Immersion(eqx.Module):
     """Coefficients of bodies at one time.
 
-    ghosts: see `solid_geometry.ghost_weights`. rate: of `solid_geometry.friction`. open: beta, the open part of faces. profile: what `followed` counts with in the flow through faces beyond
-    beta u + (1 - beta) V. blocked: (1 - beta) V - profile . V. seeping: the part of faces through which some fluid
-    follows the pressure, as the velocity there does not. projected: whether beta > 0. uncut: whether cells have no face
-    with a profile or one that seeps. active: whether cells have a pressure: where a face of theirs is open. fill: in
-    other cells, one over the number of neighbours that have one. operator: -div(beta grad). inverse: what is near its
-    inverse.
+    ghosts: see `solid_geometry.ghost_weights`. rate: of `solid_geometry.friction`. open: beta, the open part of faces.
+    profile: what the slope of the velocity beside a face counts with in the flow through it, beyond
+    beta u + (1 - beta) V. blocked: (1 - beta) V - profile . V. seeping: the part of faces through which fluid follows
+    the pressure, as the velocity there does not. projected: whether beta > 0. uncut: whether cells have no face with a
+    profile or one that seeps. active: whether cells have a pressure: where a face of theirs is open. fill: in other
+    cells, one over the number of neighbours that have one. operator: -div(beta grad). inverse: near its inverse.
     """
 
     faces: Faces
@@ -359,7 +360,7 @@ def slowing(
     domain: Domain, layout: FieldLayout, faces: Faces, velocity: Sequence[Array], layouts: Sequence[FieldLayout], t,
     reach: Reach,
 ) -> tuple[Array, ...]:  # fmt: skip
-    """The explicit part of the friction of bodies in the Laplacian of each component, and ghost values that it replaces.
+    """The explicit part of the friction of bodies in the Laplacian of each component, less ghost values in its place.
 
     layout: of the pressure. layouts: of the velocity, whose values in bodies are those of `Immersion.join`.
     """
@@ -378,9 +379,9 @@ def slowing(
 def seepage(immersion: Immersion, gradients: Sequence[Array], time: Array) -> tuple[Array, ...]:
     """Flow through faces whose velocity the surface holds, by the gradient of the pressure over a time.
 
-    Cells with such faces alone would else have a pressure that nothing bounds, as no velocity yields to it. It is of the
-    order of what flows within a cell of the surface by that gradient, of second order; where the surface holds faces
-    more and more, it takes over from their own velocity.
+    Cells with such faces alone would else have a pressure that nothing bounds, as no velocity yields to it. It is of
+    the order of what flows within a cell of the surface by that gradient, of second order; where the surface holds
+    faces more and more, it takes over from their own velocity.
     """
     return tuple(-time * part * slope for part, slope in zip(immersion.seeping, gradients, strict=True))
 
@@ -393,9 +394,9 @@ def reaction(
 
     before: the reaction with the impulse of the pressure that acted in the stage. free, joined: the velocity before and
     after `join`. The gradient of that pressure acted everywhere and adds up to what is on the sides of the domain; that
-    of phi acts on open faces only, so that its sum over the other ones is the bodies'. With `Reaction.beside` it is what
-    the fluid does to them: the momentum of a periodic box changes by what drives the flow outside of bodies, less this
-    force, to rounding. In bodies the pressure is that of the fluid beside.
+    of phi acts on open faces only, so that its sum over the other ones is the bodies'. With `Reaction.beside` it is
+    what the fluid does to them: the momentum of a periodic box changes by what drives the flow outside of bodies, less
+    this force, to rounding. In bodies the pressure is that of the fluid beside.
     """
     rate = inverse(before.elapsed)
     lost = [
