@@ -35,7 +35,7 @@ from simjax.driver.storage_error import storage_error
 from simjax.driver.time_limits import is_signal, no_step
 from simjax.driver.triggers import At, Triggers
 from simjax.driver.verification import MOST_REPEATS, BitsDiffer, Verification, remove_after
-from simjax.errors import ConfigurationError, NumericalError, ResourceError, Stopped
+from simjax.errors import NumericalError, ResourceError, Stopped
 from simjax.parallel import whole
 from simjax.processes import processes
 from simjax.schema.config import AUTO, Config

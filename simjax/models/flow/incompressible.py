@@ -255,7 +255,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
         return balance.described(through, float(jnp.finfo(dtype).eps), self.domain.grid)
 
     def notes(self):
-        return [] if self.around is None else [self.around.sentence()]
+        return [] if self.around is None else [self.around.sentence(), *solid_stage.size_note(self)]
 
     def rhs(self, t, state, params):
         return self.accelerated(t, state, params)

@@ -1,12 +1,14 @@
 """A stage of a flow around bodies: no slip, the motion of a free body, the projection, and what the bodies take."""
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.core import Tracer
 
 from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
@@ -81,6 +83,28 @@ def displaced_of(flow: Any, params: Any) -> Displaced:
     return free_body.displaced_at_start(
         flow.solid, flow.domain, flow.projection.layout, params.body.initial_velocity.dtype
     )
+
+
+def size_note(flow: Any) -> list[str]:
+    """What of a free body the grid has, where its shape is known before anything is compiled.
+
+    The errors are those of discs and balls at any place: a cell's part in the body is that of a plane surface.
+    """
+    if flow.solid is None or flow.solid.free is None:
+        return []
+    domain, dtype = flow.domain.unsplit(), jnp.result_type(float)
+    with jax.ensure_compile_time_eval():
+        volume = free_body.displaced_at_start(flow.solid, domain, flow.projection.layout, dtype).volume
+    if isinstance(volume, Tracer):
+        return []
+    ndim, h = domain.grid.ndim, math.prod(domain.grid.mean_spacing) ** (1 / domain.grid.ndim)
+    across = 2 * (float(volume) / (math.pi if ndim == 2 else 4 / 3 * math.pi)) ** (1 / ndim) / h
+    weight, inertia = 0.1 if across >= 7.5 else 0.5, 180 / across**2
+    return [
+        f"The body displaces {float(volume):.4g} m{ndim} on this grid, as a {'disc' if ndim == 2 else 'ball'} "
+        f"{across:.3g} cells across: its weight is right to {weight:g} %, its moments of inertia are up to "
+        f"{inertia:.2g} % too large, where it is round."
+    ]
 
 
 def _solid_at(flow: Any, state: Any, params: Any) -> solids.Solid | None:

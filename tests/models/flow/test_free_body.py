@@ -74,6 +74,27 @@ def test_fluid_and_body_keep_their_momentum_whatever_the_density():
         assert change <= 0.25 * np.abs(np.diff(motion[:, 1])).max()
 
 
+@pytest.mark.parametrize(
+    ("ndim", "across", "weight", "inertia"), [(2, 6, 0.005, 0.05), (2, 12, 0.001, 0.0125), (3, 8, 0.001, 0.028)]
+)
+def test_a_body_weighs_what_its_shape_does(ndim, across, weight, inertia):
+    """Errors that a run tells at its start, at three places on the grid."""
+    n, radius = 24, across / 48
+    for shift in (0.0, 0.31, 0.77):
+
+        def distance(t, *x, shift=shift):
+            return jnp.sqrt(sum((a - 0.5 - (k + 1) * shift / n) ** 2 for k, a in enumerate(x))) - radius
+
+        domain = Domain(Grid((n,) * ndim))
+        model = Incompressible(domain, [PERIODIC] * ndim, solid=Solid(distance, free=("x", "turn")))
+        found = jax.jit(lambda model=model: solid_stage.displaced_of(model, parameters(0.1, 1.0)))()
+        exact = np.pi * radius**2 if ndim == 2 else 4 / 3 * np.pi * radius**3
+        moment = exact * radius**2 * (0.5 if ndim == 2 else 0.4)
+        assert abs(float(found.volume) / exact - 1) < weight and 0 < float(found.moment[0, 0]) / moment - 1 < inertia
+        (_, told) = model.notes()
+        assert f"{across} cells across: its weight is right to {100 * weight:g} %" in told
+
+
 @pytest.mark.slow
 def test_a_body_as_heavy_as_the_fluid_drifts_with_a_stream():
     """It leaves the stream alone to rounding, also through periodic sides."""

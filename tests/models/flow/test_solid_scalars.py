@@ -232,3 +232,60 @@ def test_a_hot_disc_warms_the_fluid_and_makes_it_rise():
     assert float(dataset.temperature_flux) > 0 and float(dataset.velocity_y.max()) > 0
     # Inside it has what is given, to rounding: a whole number of steps of 0.01 from the start.
     np.testing.assert_allclose(dataset.temperature.values[7:9, 7:9], 1 + 0.1 * np.sin(0.02), rtol=1e-14)
+
+
+RISING = {
+    "grid": {"shape": [24, 24]},
+    "physics": {"viscosity": 1.0, "diffusivity": 1.0, "gravity": [0, -100.0]},
+    "precision": "float64",
+    "boundaries": {"x": "no_slip", "y": "no_slip"},
+    "initial": {"velocity": ["0", "0"]},
+    "coefficients": {"solid": "sqrt((x - 0.5)**2 + (y - 0.5)**2) - 0.2"},
+}
+
+
+@pytest.mark.parametrize(
+    ("temperature", "stretch"), [("1", None), ("y", None), ("1", {"y": {"tanh": {"strength": 1.5}}})]
+)
+@pytest.mark.slow
+def test_fluid_at_rest_bears_a_body_with_the_weight_of_what_it_displaces(temperature, stretch):
+    """Archimedes; nothing passes the surface. With T = y it diffuses around the body by 1e-3 in this time."""
+    grid = {"shape": [24, 24]} | ({} if stretch is None else {"stretch": stretch})
+    changed = {"grid": grid, "initial": {"velocity": ["0", "0"], "temperature": temperature}}
+    end = 1e-3 if temperature == "y" else 0.05
+    dataset = (
+        sj.configure(Boussinesq, **(RISING | changed), time={"end": end, "output_every": end}).run().ds.isel(time=-1)
+    )
+    mean = 0.5 if temperature == "y" else 1.0
+    # Of second order: a disc ten cells across has its area to 0.1 %, to 0.7 % where cells differ by a factor of four.
+    assert abs(float(dataset.force_y) / (-100 * mean * np.pi * 0.2**2) - 1) < 0.01
+    # The fluid has no turning part: x-forces and torques are what a disc that is not in the middle of cells leaves.
+    assert abs(float(dataset.force_x)) < 0.01 and abs(float(dataset.torque_z)) < 0.01
+
+
+@pytest.mark.slow
+def test_force_on_a_warm_cylinder_is_what_the_box_leaves_of_the_weight_of_the_fluid():
+    """At Ra = 1e5: buoyancy of the fluid, and what the sides of the box take, read off the fields by themselves."""
+    cells, nu, kappa, g = 48, (0.7 / 1e5) ** 0.5, (1 / 0.7 / 1e5) ** 0.5, 1.0
+    changed = {
+        "grid": {"shape": [cells, cells]},
+        "physics": {"viscosity": nu, "diffusivity": kappa, "gravity": [0, -g]},
+        "initial": {"velocity": ["0", "0"], "temperature": "0"},
+        "boundaries": {"x": {"kind": "no_slip", "temperature": 0.0}, "y": {"kind": "no_slip", "temperature": 0.0}},
+        "coefficients": {**RISING["coefficients"], "solid_temperature": 1.0},
+    }
+    run = sj.configure(Boussinesq, **(RISING | changed), time={"end": 20.0, "output_every": 0.5}).run()
+    ds, h = run.ds, 1 / cells
+    before, after = ds.isel(time=-2), ds.isel(time=-1)
+    # The part of each cell in the fluid, by 20 x 20 points; temperatures there are those of the cells.
+    fine = (np.arange(20 * cells) + 0.5) * h / 20
+    fluid = np.hypot(fine[None] - 0.5, fine[:, None] - 0.5) > 0.2
+    part = fluid.reshape(cells, 20, cells, 20).mean((1, 3))
+    lifted = g * float((part * after.temperature.values).sum()) * h**2
+    p, v = after.pressure.values, after.velocity_y.values
+    sides = float((1.5 * p[0] - 0.5 * p[1] - 1.5 * p[-1] + 0.5 * p[-2]).sum()) * h
+    friction = -nu * float((v[:, 0] + v[:, -1]).sum()) * h / (0.5 * h)
+    changing = (float(after.velocity_y.sum()) - float(before.velocity_y.sum())) * h**2 / 0.5
+    expected = lifted + sides + friction - changing
+    # Second order: 2 % of the weight of the fluid that the body displaces would be a layer of a tenth of a cell.
+    assert abs(float(after.force_y) - expected) < 0.02 * g * np.pi * 0.2**2
