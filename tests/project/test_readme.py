@@ -35,7 +35,8 @@ def pages():
     return ["README.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md")))]
 
 
-MADE = ("my_pde", "dye.nc", "atoms.npz")  # files that a block of the page writes; test_pages.py tries their commands
+# Files that a block of the page writes; test_pages.py tries their commands.
+MADE = ("my_pde", "dye.nc", "square.npz", "atoms.npz")
 LINES = {
     (page, line): None
     for page in pages()

@@ -200,7 +200,7 @@ def inverse_squares(depth: Array) -> Array:
 
 
 def ghost_weights(depth: Array) -> Array:
-    """What a value in a body takes of `followed`: its depth, below zero, times `inverse_squares`; zero in the fluid.
+    """Weights of `followed` in values in bodies: their depth, below zero, times `inverse_squares`; zero in the fluid.
 
     The depth counts up to `REACH` times that of the neighbours: farther behind the surface nothing follows it, as
     `friction` takes the whole of what a body does to such neighbours.
@@ -211,7 +211,7 @@ def ghost_weights(depth: Array) -> Array:
 
 
 def held(depth: Array) -> Array:
-    """How far the surface decides a value by itself: from zero, in the fluid, to one, beside it and in bodies.
+    """Share in a value that the surface decides by itself: from zero, in the fluid, to one, beside it and in bodies.
 
     It rises where the nearest neighbour behind the surface is farther from it than the place is, and is one where it is
     `REACH` times as far.
@@ -227,7 +227,7 @@ def _share(ratio: Array) -> Array:
 
 
 class Friction(NamedTuple):
-    """What bodies do to values beside their surface along grid lines, over the viscosity.
+    """Effect of bodies on values beside their surface along grid lines, over the viscosity.
 
     rate: of the decay towards the value of the body. explicit: for each axis what the neighbours below and above count
     with, less.

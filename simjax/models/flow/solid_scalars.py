@@ -115,7 +115,7 @@ class Cells(eqx.Module):
     def exchanged(
         self, domain: Domain, layout: FieldLayout, c: Array, t, surface: SolidSurface, reach: Reach
     ) -> Array | float:
-        """What `joined` does not know of the exchange with the surface, over the diffusivity, per volume."""
+        """Explicit part of the exchange with the surface, over the diffusivity, per volume; `joined` has the other."""
         return 0.0
 
     @abc.abstractmethod
@@ -132,7 +132,7 @@ class Cells(eqx.Module):
     def from_bodies(
         self, domain: Domain, layout: FieldLayout, fluxes: Array, c: Array, diffusivity: Array, t, surface: SolidSurface
     ) -> Array:
-        """What bodies give to the fluid in a time, per volume. fluxes: through faces, as in `gained`; c: the scalar."""
+        """Rate at which bodies give to the fluid, per volume. fluxes: through faces, as in `gained`; c: the scalar."""
 
     def statistics(self, domain: Domain, layout: FieldLayout, c: Array, name: str) -> dict[str, Array]:
         """Total, mean, variance, minimum and maximum of a scalar in the fluid."""
@@ -184,8 +184,10 @@ class GivenValue(Cells):
         return jnp.where(self.fluid, c, surface.given_value(domain, layout, t, c.dtype))
 
     def from_bodies(self, domain, layout, fluxes, c, diffusivity, t, surface):
-        """What passes faces from cells in bodies, and what the surface exchanges with cells beside it; in a steady flow
-        that is all that passes it."""
+        """Flux through faces from cells in bodies, and exchange of the surface with cells beside it.
+
+        In a steady flow that is all that passes the surface.
+        """
         explicit = self.exchanged(domain, layout, c, t, surface, Reach(*jnp.zeros((2,), c.dtype)))
         beside = diffusivity * (self.rate * (surface.given_value(domain, layout, t, c.dtype) - c) + explicit)
         return jnp.where(self.fluid, beside, -fluxes)

@@ -72,7 +72,7 @@ def constrained(flow: Any, t, dt, state: Any, params: Any):
 
 
 def reach_of(viscosity: Array, reaction: solids.Reaction) -> solids.Reach:
-    """How far the friction of bodies reaches in a stage, of a velocity or of a scalar with a diffusivity."""
+    """Reach of the friction of bodies in a stage, on a velocity or on a scalar with a diffusivity."""
     return solids.Reach(viscosity * reaction.elapsed, viscosity * reaction.step)
 
 
@@ -86,7 +86,7 @@ def displaced_of(flow: Any, params: Any) -> Displaced:
 
 
 def size_note(flow: Any) -> list[str]:
-    """What of a free body the grid has, where its shape is known before anything is compiled.
+    """A sentence on what the grid has of a free body, where its shape is known before anything is compiled.
 
     The errors are those of discs and balls at any place: a cell's part in the body is that of a plane surface.
     """
@@ -147,7 +147,7 @@ def longest_step(flow: Any, params: Any) -> Array:
 def acting(
     flow: Any, t, state: Any, params: Any, forcing: Sequence[Array]
 ) -> tuple[tuple[Array, ...], solids.Reaction, Body | None]:
-    """What bodies do between stages.
+    """Effect of bodies between stages.
 
     forcing: the acceleration of the fluid by forces, of each component.
 

@@ -70,7 +70,7 @@ class Reaction(eqx.Module):
 
 
 class Faces(eqx.Module):
-    """What bodies do to the faces of each component before any solve.
+    """Geometry of bodies at the faces of each component.
 
     depth: of the faces in the fluid, below zero in bodies, with one more all around. closed: the part in bodies of the
     volumes around them. velocity: V, of the bodies; None: they are at rest. centre: that torques are about.
@@ -83,12 +83,12 @@ class Faces(eqx.Module):
 
     @property
     def fluid(self) -> list[Array]:
-        """Whether the centres of faces lie in the fluid."""
+        """Masks of the faces whose centres lie in the fluid."""
         return [shift(depth, depth.ndim) > 0 for depth in self.depth]
 
 
 class Reach(eqx.Module):
-    """How far friction reaches: the viscosity times the time since the last stage, and times the step before.
+    """Reach of friction: the viscosity times the time since the last stage, and times the step before.
 
     Of a rate over the viscosity the share z / (1 + z), z the rate times that of a step, is taken implicitly, and all of
     it before the first step. The rest is explicit: as steps become short it is all, so that the order of the scheme
@@ -144,7 +144,7 @@ class Immersion(eqx.Module):
     def carried(
         self, domain: Domain, layout: FieldLayout, velocity: Sequence[Array], t, reach: "Reach"
     ) -> tuple[Array, ...]:
-        """What a velocity of the bodies adds to `join`; `layout` tells along which axes fields are periodic."""
+        """Part of `join` that a velocity of the bodies adds; `layout` tells along which axes fields are periodic."""
         kinds = [mirrored(layout)] * domain.grid.ndim
         kept = self._with_ghosts(domain, self._slowed(velocity, reach), kinds, t)
         return tuple(map(jnp.subtract, velocity, kept))
@@ -274,7 +274,7 @@ class Solid(eqx.Module):
         return peeled(distance, range(ndim)), below, here
 
     def faces(self, domain: Domain, layout: FieldLayout, t, dtype) -> Faces:
-        """What bodies do to faces at time `t`; `layout` is that of the pressure."""
+        """The geometry at faces at time `t`; `layout` is that of the pressure."""
         near, below, here = self._distances(domain, layout, t, dtype)
         depth, closed = [], []
         for axis, (n, one) in enumerate(zip(domain.block_shape, here, strict=True)):

@@ -14,7 +14,7 @@ from simjax.errors import ConfigurationError
 from simjax.models.molecular.parts import POTENTIALS
 
 PAGE = (ROOT / "docs" / "molecular-dynamics.md").read_text(encoding="utf-8")
-FILE, SCRIPT = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+FILE, SCRIPT = [block for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if "my_forces" in block]
 MELT = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[0]
 YUKAWA = '''
 
