@@ -662,7 +662,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a given value does not go on into the fluid", "models/flow/solid_scalars.py",
-        "return value + self._kept(domain, c, layout, t, reach) -", "return value + self._kept(domain, c, layout, t, reach) +",
+        "reach) - self._kept(domain, value,", "reach) + self._kept(domain, value,",
         "tests/models/flow/test_solid_scalars.py::test_conduction_between_circles_is_of_second_order",
     ),
     Mutation(

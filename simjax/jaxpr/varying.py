@@ -3,8 +3,10 @@
 The one home for what jax versions name differently here.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from inspect import signature
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -42,6 +44,13 @@ def vary_like(tree, like):
     """Every leaf of `tree` cast to vary over all axes over which any leaf of `like` varies."""
     axes = sorted(frozenset().union(*(varying_axes(leaf) for leaf in jax.tree.leaves(like))))
     return jax.tree.map(lambda x: cast_varying(x, axes), tree)
+
+
+def mosaic_kernel(gpu: Any, body: Callable[..., None], results: Sequence, scratch: Mapping[str, Any], **others: Any):
+    """`gpu.kernel` of `jax.experimental.pallas.mosaic_gpu`: names of results and scratch are by version."""
+    renamed = "out_type" in signature(gpu.kernel).parameters
+    names = ("out_type", "scratch_types") if renamed else ("out_shape", "scratch_shapes")
+    return gpu.kernel(body, **dict(zip(names, (results, scratch), strict=True)), **others)
 
 
 def repeated(closed: ClosedJaxpr) -> Callable[..., list]:

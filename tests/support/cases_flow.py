@@ -56,7 +56,7 @@ def swirl(model, params):
 def swirl_around(model, params):
     """A smooth velocity around bodies, with the pressure and the force on them of a step."""
     state = swirl(model, params)
-    state = eqx.tree_at(lambda s: s.reaction.elapsed, state, jnp.asarray(0.02))
+    state = eqx.tree_at(lambda s: (s.reaction.elapsed, s.reaction.step), state, (jnp.asarray(0.02), jnp.asarray(0.02)))
     return jax.jit(model.constrain)(0.0, 0.02, state, params)
 
 

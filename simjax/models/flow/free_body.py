@@ -188,7 +188,7 @@ def longest_step(params: BodyParams, displaced: Displaced) -> Array:
 def velocities(domain: Domain, layout: FieldLayout, centre: Array, motion: Array) -> tuple[Array, ...]:
     """The velocity on faces of a body with this motion about its centre."""
     ndim = domain.grid.ndim
-    turned = (turning(domain, layout, axis, motion[ndim:], centre) for axis in range(ndim))
+    turned = (turning(domain, layout, axis, list(motion[ndim:]), centre) for axis in range(ndim))
     return tuple(jnp.broadcast_to(v + u, domain.block_shape) for v, u in zip(motion, turned, strict=False))
 
 

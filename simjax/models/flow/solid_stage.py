@@ -45,7 +45,7 @@ def constrained(flow: Any, t, dt, state: Any, params: Any):
         moves = free_body.moving(flow.solid.free, domain.grid.ndim, before.elapsed)
         motions = free_body.motions(immersion, domain, layout, t, reach)
         offered = [u - v for u, v in zip(state.velocity, joined, strict=True)]
-        offered = jnp.concatenate(moments(domain, layout, offered, immersion.faces.centre)) + before.beside
+        offered = jnp.concatenate(moments(domain, layout, offered, immersion.faces.centre)) + jnp.stack(before.beside)
         motion = free_body.next_motion(body, params.body, bulk, moves, offered, motions.taken)
         motion = _of_all_blocks(domain, motion)
         carried, blocked = (free_body.together(one, motion) for one in (motions.carried, motions.blocked))
@@ -168,7 +168,7 @@ def acting(
     beside = [-a - closed * f for a, closed, f in zip(slowed, faces.closed, forcing, strict=True)]
     beside = jnp.concatenate(moments(domain, layout, beside, faces.centre))
     body = None if state.body is None else free_body.rates(state.body, params.body, displaced_of(flow, params))
-    return slowed, solids.acting(state.reaction, beside), body
+    return slowed, solids.acting(state.reaction, list(beside)), body
 
 
 def _of_all_blocks(domain: Domain, tree: Any) -> Any:

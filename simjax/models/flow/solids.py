@@ -65,7 +65,7 @@ class Reaction(eqx.Module):
     torque: tuple[Array, ...]
     impulse: Array
     elapsed: Array
-    beside: Array
+    beside: tuple[Array, ...]
     step: Array
 
 
@@ -245,13 +245,13 @@ class Solid(eqx.Module):
             whole = (profile[axis] == 0) & (seeping[axis] == 0)
             uncut = uncut & cut(whole, axis, 0, n) & cut(whole, axis, 1, n + 1)
 
-        def own(on_faces):
+        def lower(on_faces):
             """The lower faces of this block's cells."""
             return tuple(cut(on_faces[axis], axis, 0, n) for axis, n in enumerate(block))
 
         faces, widths = self.faces(domain, layout, t, dtype), domain.spacing(layout, 1, dtype)
         rate = tuple(friction(depth, widths, axis).rate for axis, depth in enumerate(faces.depth))
-        area, profile, seeping = map(own, (area, profile, seeping))
+        area, profile, seeping = map(lower, (area, profile, seeping))
         padded = domain.pad(active.astype(dtype), beside, 1)
         fill = jnp.where(active, 0.0, inverse(neighbour_sum(padded, ndim)))
         still = Immersion(
@@ -403,13 +403,13 @@ def reaction(
         u - v - jnp.where(open_, 0.0, slope)
         for u, v, open_, slope in zip(free, joined, immersion.projected, gradients, strict=True)
     ]
-    acted = jnp.concatenate(moments(domain, layout, lost, immersion.faces.centre)) + before.beside
+    acted = jnp.concatenate(moments(domain, layout, lost, immersion.faces.centre)) + jnp.stack(before.beside)
     force, torque = jnp.split(acted, [domain.grid.ndim])
     pressure = rate * jnp.where(immersion.active, before.impulse + phi, 0.0)
     pressure = pressure + immersion.fill * neighbour_sum(domain.pad(pressure, layout, 1), domain.grid.ndim)
     return Reaction(
         pressure, tuple(rate * force), tuple(rate * torque), jnp.zeros_like(phi), jnp.zeros_like(before.elapsed),
-        jnp.zeros_like(before.beside), step,
+        jax.tree.map(jnp.zeros_like, before.beside), step,
     )  # fmt: skip
 
 
@@ -423,11 +423,12 @@ def still(domain: Domain, like: Array) -> Reaction:
     """The reaction before any step."""
     ndim, zero = domain.grid.ndim, jnp.zeros((), like.dtype)
     force, torque = (zero,) * ndim, (zero,) * len(planes(ndim))
-    beside = jnp.zeros(ndim + len(planes(ndim)), like.dtype)
-    return Reaction(jnp.zeros_like(like), force, torque, jnp.zeros_like(like), zero, beside, zero)
+    return Reaction(jnp.zeros_like(like), force, torque, jnp.zeros_like(like), zero, (*force, *torque), zero)
 
 
-def acting(reaction: Reaction, beside: Array) -> Reaction:
+def acting(reaction: Reaction, beside: Sequence[Array]) -> Reaction:
     """The rate of change of a reaction while its pressure acts, and `beside` the rate of `Reaction.beside`."""
     none = jax.tree.map(jnp.zeros_like, reaction)
-    return dataclasses.replace(none, impulse=reaction.pressure, elapsed=jnp.ones_like(reaction.elapsed), beside=beside)
+    return dataclasses.replace(
+        none, impulse=reaction.pressure, elapsed=jnp.ones_like(reaction.elapsed), beside=tuple(beside)
+    )

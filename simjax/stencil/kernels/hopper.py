@@ -11,6 +11,7 @@ import numpy as np
 from jax import Array, lax
 from jax.experimental import pallas as pl
 
+from simjax.jaxpr.varying import mosaic_kernel
 from simjax.stencil.kernels.gpu_ghosts import columns_of, lines_of, write_lines
 from simjax.stencil.kernels.operands import Operand, Passes, Unpadded, ghost_width
 from simjax.stencil.kernels.register_tiles import Begin, for_pieces
@@ -42,18 +43,19 @@ def run(passes: Passes, arrays: Sequence[Array | Unpadded], interior: Sizes, til
             gpu, passes, interior, tile, structure.unflatten(refs[: len(leaves)]), refs[len(leaves) :], **scratch
         )
 
-    found = gpu.kernel(
+    found = mosaic_kernel(
+        gpu,
         kernel,
-        out_type=[jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in zip(stored, passes.results, strict=True)],
-        grid=tuple(pl.cdiv(n, t) for n, t in zip(interior, tile, strict=True)),
-        grid_names=AXES[:ndim],
-        scratch_types={
+        [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in zip(stored, passes.results, strict=True)],
+        {
             "blocks": blocks,
             "columns": columns,
             "kept": [gpu.SMEM(kept_block(operand, tile, "gpu"), operand.dtype) for operand in passes.kept],
             "tiles": [gpu.SMEM(tile, dtype) for dtype in passes.results],
             "arrived": gpu.Barrier(num_arrivals=len(blocks) + len(columns)),
         },
+        grid=tuple(pl.cdiv(n, t) for n, t in zip(interior, tile, strict=True)),
+        grid_names=AXES[:ndim],
         compiler_params=gpu.CompilerParams(lowering_semantics=gpu.LoweringSemantics.Warpgroup),
     )(*leaves)
     return [u[..., : interior[-1]] for u in found]

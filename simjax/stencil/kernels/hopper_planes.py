@@ -19,6 +19,7 @@ import numpy as np
 from jax import Array, lax
 from jax.experimental import pallas as pl
 
+from simjax.jaxpr.varying import mosaic_kernel
 from simjax.stencil.kernels.gpu_ghosts import columns_of, write_lines
 from simjax.stencil.kernels.hopper import AXES, corner_of, inputs_of
 from simjax.stencil.kernels.operands import Operand, Passes, Unpadded, ghost_width
@@ -57,18 +58,19 @@ def run(passes: Passes, arrays: Sequence[Array | Unpadded], interior: Sizes, til
         sources, results = structure.unflatten(refs[: len(leaves)]), refs[len(leaves) :]
         _Walk(gpu, passes, interior, tile, sources, results, rings, columns, kept, tiles, arrived).walk()
 
-    found = gpu.kernel(
+    found = mosaic_kernel(
+        gpu,
         kernel,
-        out_type=[jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in zip(stored, passes.results, strict=True)],
-        grid=tuple(pl.cdiv(n, t) for n, t in zip(interior, tile, strict=True)),
-        grid_names=AXES,
-        scratch_types={
+        [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in zip(stored, passes.results, strict=True)],
+        {
             "rings": rings,
             "columns": columns,
             "kept": [gpu.SMEM(kept_ring(operand, tile), operand.dtype) for operand in passes.kept],
             "tiles": [gpu.SMEM(tile[1:], dtype) for dtype in passes.results],
             "arrived": gpu.Barrier(num_arrivals=sum(operands[int(k)].components for k in (*rings, *columns))),
         },
+        grid=tuple(pl.cdiv(n, t) for n, t in zip(interior, tile, strict=True)),
+        grid_names=AXES,
         compiler_params=gpu.CompilerParams(lowering_semantics=gpu.LoweringSemantics.Warpgroup),
     )(*leaves)
     return [u[..., : interior[-1]] for u in found]
