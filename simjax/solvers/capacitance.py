@@ -23,8 +23,8 @@ from simjax.solvers.poisson import spectral_inverse
 
 # An inverse of 2048 unknowns takes about a second of a core.
 MOST_SOURCES = 2048
-# Bytes of the matrix, in those of a field: less than the two transforms beside it move.
-MOST_FIELDS = 12
+# Bytes of the matrix, in those of a field: fewer than some twenty iterations without it move.
+MOST_FIELDS = 24
 
 
 def most_sources(domain: Domain) -> int:

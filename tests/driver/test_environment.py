@@ -87,11 +87,14 @@ def test_time_counts_from_the_interpreter_and_not_from_the_shell_that_becomes_it
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGUSR1", "SIGHUP"])
 def test_a_first_signal_asks_for_a_stop(name):
+    # Below nohup a hangup is ignored.
+    was = signal.signal(signal.SIGHUP, signal.SIG_DFL)
     before = signal.getsignal(signal.Signals[name])
     with StopSignals(lethal=False) as signals:
         signal.raise_signal(signal.Signals[name])
         assert signals.received == name
     assert signal.getsignal(signal.Signals[name]) is before
+    signal.signal(signal.SIGHUP, was)
 
 
 def test_a_hangup_that_is_ignored_stays_so():
@@ -105,7 +108,8 @@ def test_a_hangup_that_is_ignored_stays_so():
 
 
 OUTLIVE = """
-import fcntl, sys, termios, time
+import fcntl, signal, sys, termios, time
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 fcntl.ioctl(1, termios.TIOCSCTTY, 0)
 from simjax.driver.environment import StopSignals
 from simjax.driver.progress import Progress

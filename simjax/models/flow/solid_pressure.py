@@ -18,6 +18,9 @@ from simjax.solvers.elliptic import Elliptic
 from simjax.solvers.multigrid import Approximate, multigrid
 from simjax.solvers.poisson import has_transforms
 
+ROUND = 0.05
+"""Share of what the distance changes by in a cell: more than a surface's curvature over three cells takes off it."""
+
 
 class SolidPressure(eqx.Module):
     """The approximate inverse that conjugate gradients take around bodies.
@@ -100,17 +103,18 @@ def cells_beside(distance: np.ndarray, periodic: Sequence[bool]) -> int:
         distance = np.pad(distance, width, mode="wrap" if periodic[axis] else "edge")
     touched = np.zeros(distance.shape, bool)
     active = touched.copy()
+    steps = [np.abs(distance - np.roll(distance, 1, axis)) for axis in range(ndim)]
+    # `straightened` moves what is round by less than this.
+    margin = ROUND * np.maximum.reduce(steps)
     for axis in range(ndim):
-        faces = 0.5 * (distance + np.roll(distance, 1, axis))
-        low = np.minimum.reduce([np.roll(faces, by, k) for k in range(ndim) for by in (1, -1)])
-        free = (faces > 0) & (faces + low >= 0)
-        active |= free | np.roll(free, -1, axis)
-        corners, across = distance, [k for k in range(ndim) if k != axis]
-        for k in across:
-            corners = corners + np.roll(corners, 1, k)
-        cut = corners <= 0
-        for k in across:
-            cut = cut | np.roll(cut, -1, k)
-        cut = cut | np.roll(cut, 1, axis)
+        corners = distance
+        for k in range(ndim):
+            corners = corners if k == axis else 0.5 * (corners + np.roll(corners, 1, k))
+        open_, cut = corners > -margin, corners <= margin
+        # Of the volume around a face the corners: the centres beside it along the axis, and edges along the others.
+        for k in range(ndim):
+            by = 1 if k == axis else -1
+            open_, cut = open_ | np.roll(open_, by, k), cut | np.roll(cut, by, k)
+        active |= open_ | np.roll(open_, -1, axis)
         touched |= cut | np.roll(cut, -1, axis)
     return int(np.sum((touched & active)[(slice(3, -3),) * ndim]))
