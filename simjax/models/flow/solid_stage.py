@@ -93,8 +93,7 @@ def size_note(flow: Any) -> list[str]:
     if flow.solid is None or flow.solid.free is None:
         return []
     domain, dtype = flow.domain.unsplit(), jnp.result_type(float)
-    with jax.ensure_compile_time_eval():
-        volume = free_body.displaced_at_start(flow.solid, domain, flow.projection.layout, dtype).volume
+    volume = jax.jit(lambda: free_body.displaced_at_start(flow.solid, domain, flow.projection.layout, dtype).volume)()
     if isinstance(volume, Tracer):
         return []
     ndim, h = domain.grid.ndim, math.prod(domain.grid.mean_spacing) ** (1 / domain.grid.ndim)
