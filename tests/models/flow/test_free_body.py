@@ -178,8 +178,8 @@ def test_gradient_of_a_path():
 
     value, at = jax.jit(jax.value_and_grad(height)), jnp.asarray([0.6, RADIUS, 0.1, 1.0])
     _, slope = value(at)
-    # Central differences of step 1e-7: 1e-14 / 1e-7 of rounding. At a radius 6e-7 from here the surface comes so near to a
-    # face that its share of friction ends, where the derivative has a kink of 1e-3.
+    # Central differences of step 1e-7: 1e-14 / 1e-7 of rounding. At a radius 6e-7 from here the surface comes so near
+    # to a face that its share of friction ends, where the derivative has a kink of 1e-3.
     for k, change in enumerate(1e-7 * np.eye(4)):
         measured = float(value(at + change)[0] - value(at - change)[0]) / 2e-7
         assert abs(measured - float(slope[k])) < 1e-6 * float(jnp.max(jnp.abs(slope)))
