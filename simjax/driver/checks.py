@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import xarray
 
 ENERGY_DRIFT = 0.01
-"""Of the kinetic energy: far more than a symplectic scheme makes with steps that resolve the motion."""
+"""Share of the kinetic energy: far more than a symplectic scheme makes with steps that resolve the motion."""
 ROUNDINGS = 10
 """So many in a step, one on another."""
 SPREADS = 6

@@ -29,10 +29,10 @@ TRAINING_LAYOUT = "simjax training/1"
 TRAINING_NAME, MODULE_NAME, TRAINING_PICTURE_NAME = "training.h5", "module.eqx", "training.png"
 DATA_LAYOUTS = ("simjax well/1", "simjax pdebench/1")
 VIEW_LAYOUT = "simjax view/1"
-"""Of a file for another program that shows the values of a run's own files."""
+"""Mark of a file for another program that shows the values of a run's own files."""
 LAYOUT_ATTRIBUTE = "simjax_layout"
 PICTURE_MARK = "simjax"
-"""What a PNG says in its text `Software`."""
+"""Text `Software` of a PNG."""
 INSPECTION_FORMAT = "simjax inspection/1"
 LARGEST_RECORD = 64 << 20  # bytes of a JSON file that is looked at; ours are far below
 

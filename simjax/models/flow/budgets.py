@@ -106,7 +106,7 @@ class FlowBudgets(Balanced):
         return bool(self.openings or balance.open_sides(self.layouts))
 
     def roundings(self: Any, t, dt, state, params, tendency):
-        """That of the divergence.
+        """Rounding of the divergence.
 
         A rounding of the velocity leaves |u| / h. The projection takes grad(phi) from what a step adds, whose phi may
         be as large as dt |du/dt| L, or around bodies dt p: a rounding of phi leaves phi / h^2. So large it is under

@@ -65,7 +65,7 @@ def constrained(flow: Any, t, dt, state: Any, params: Any):
         after = solids.with_more(after, *jnp.split(more, [domain.grid.ndim]))
     elif flow.solid.moving:
         length = jnp.asarray(dt, now.dtype)
-        after = solids.with_more(after, *flow.solid.inertia(domain, layout, now, length, immersion.faces.centre))
+        after = solids.with_more(after, *flow.solid.inertia(domain, layout, immersion.faces, now, length))
     parts = zip(joined, immersion.projected, slopes, strict=True)
     around = tuple(u - jnp.where(moved, slope, 0.0) for u, moved, slope in parts)
     return around, projection.outlets_after(state.outlets, phi), after, body
@@ -151,8 +151,8 @@ def acting(
     forcing: the acceleration of the fluid by forces, of each component.
 
     Returns:
-        The acceleration of each component by bodies, beside that by ghost values,
-        the rates of change of the reaction, and of a free body before the fluid acts.
+        The acceleration of each component by bodies beside that by ghost values, the rates of change of the reaction,
+        and those of a free body before the fluid acts.
     """
     domain, layout, u = flow.domain, flow.projection.layout, state.velocity
     solid, now = _solid_at(flow, state, params) or flow.solid, jnp.asarray(t, u[0].dtype)

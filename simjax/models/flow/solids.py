@@ -45,6 +45,7 @@ from simjax.models.flow.solid_geometry import (
 )
 from simjax.models.flow.solid_moments import displaced, moments, planes
 from simjax.ops.difference import shift
+from simjax.ops.spacing import Spacing
 from simjax.solvers.elliptic import Elliptic, cut, elliptic
 from simjax.solvers.multigrid import Approximate, solve_elliptic
 
@@ -133,7 +134,7 @@ class Immersion(eqx.Module):
     inverse: Approximate
 
     def join(
-        self, domain: Domain, velocity: Sequence[Array], layouts: Sequence[FieldLayout], t, reach: "Reach"
+        self, domain: Domain, velocity: Sequence[Array], layouts: Sequence[FieldLayout], t, reach: Reach
     ) -> tuple[Array, ...]:
         """The velocity slowed by bodies beside their surface, and in bodies that which follows from it."""
         found = self._with_ghosts(domain, self._slowed(velocity, reach), layouts, t)
@@ -142,14 +143,14 @@ class Immersion(eqx.Module):
         return tuple(map(jnp.add, found, self.carried(domain, layouts[0], self.faces.velocity, t, reach)))
 
     def carried(
-        self, domain: Domain, layout: FieldLayout, velocity: Sequence[Array], t, reach: "Reach"
+        self, domain: Domain, layout: FieldLayout, velocity: Sequence[Array], t, reach: Reach
     ) -> tuple[Array, ...]:
         """Part of `join` that a velocity of the bodies adds; `layout` tells along which axes fields are periodic."""
         kinds = [mirrored(layout)] * domain.grid.ndim
         kept = self._with_ghosts(domain, self._slowed(velocity, reach), kinds, t)
         return tuple(map(jnp.subtract, velocity, kept))
 
-    def _slowed(self, velocity: Sequence[Array], reach: "Reach") -> list[Array]:
+    def _slowed(self, velocity: Sequence[Array], reach: Reach) -> list[Array]:
         return [reach.slowed(u, rate) for u, rate in zip(velocity, self.rate, strict=True)]
 
     def _with_ghosts(self, domain: Domain, velocity: Sequence[Array], layouts, t) -> tuple[Array, ...]:
@@ -249,7 +250,8 @@ class Solid(eqx.Module):
             """The lower faces of this block's cells."""
             return tuple(cut(on_faces[axis], axis, 0, n) for axis, n in enumerate(block))
 
-        faces, widths = self.faces(domain, layout, t, dtype), domain.spacing(layout, 1, dtype)
+        faces = self._faces_at(domain, layout, t, near, below, here)
+        widths = domain.spacing(layout, 1, dtype)
         rate = tuple(friction(depth, widths, axis).rate for axis, depth in enumerate(faces.depth))
         area, profile, seeping = map(lower, (area, profile, seeping))
         padded = domain.pad(active.astype(dtype), beside, 1)
@@ -275,8 +277,13 @@ class Solid(eqx.Module):
 
     def faces(self, domain: Domain, layout: FieldLayout, t, dtype) -> Faces:
         """The geometry at faces at time `t`; `layout` is that of the pressure."""
-        near, below, here = self._distances(domain, layout, t, dtype)
-        depth, closed = [], []
+        return self._faces_at(domain, layout, t, *self._distances(domain, layout, t, dtype))
+
+    def _faces_at(
+        self, domain: Domain, layout: FieldLayout, t, near: Array, below: Sequence[Spacing], here: Sequence[Array]
+    ) -> Faces:
+        """The geometry at faces, from `_distances`."""
+        depth, closed, dtype = [], [], near.dtype
         for axis, (n, one) in enumerate(zip(domain.block_shape, here, strict=True)):
             depth.append(cut(one, axis, 0, n + 2))
             # Along the axis the corners of the volume around a face are centres of cells.
@@ -301,24 +308,22 @@ class Solid(eqx.Module):
         given = None if self.velocity is None else self.velocity[axis]
         return None if given is None else on_block(given, domain, face_offset(domain, axis), t, dtype)
 
-    def inertia(self, domain: Domain, layout: FieldLayout, t, dt, centre: Array) -> tuple[Array, Array]:
+    def inertia(self, domain: Domain, layout: FieldLayout, faces: Faces, t, dt) -> tuple[Array, Array]:
         """Force and torque over density that move fluid in the place of the bodies as they move: volumes times DV/Dt.
 
         DV/Dt is the difference of V along the way of a point in the step `dt` that ends at `t`; arrays do not change.
         """
         ndim, dtype, rate = domain.grid.ndim, dt.dtype, inverse(dt)
-        distance = domain.pad(on_block(self.distance, domain, (CENTER,) * ndim, t, dtype), mirrored(layout), 1)
-        given = (None,) * ndim if self.velocity is None else self.velocity
-        below, gains = weights_below(domain, layout, 1, dtype), []
-        for axis, (n, v) in enumerate(zip(domain.block_shape, given, strict=True)):
+        given, gains = (None,) * ndim if self.velocity is None else self.velocity, []
+        for axis, (v, closed) in enumerate(zip(given, faces.closed, strict=True)):
             if not callable(v):
                 gains.append(jnp.zeros(domain.block_shape, dtype))
                 continue
             now = domain.coordinates(face_offset(domain, axis), dtype)
             before = [x - dt * one(t, *now) if callable(one) else x for x, one in zip(now, given, strict=True)]
             gained = jnp.broadcast_to(v(t, *now) - v(t - dt, *before), domain.block_shape)
-            gains.append(rate * (1 - cut(open_part(distance, axis, below), axis, 0, n)) * gained)
-        return moments(domain, layout, gains, centre)
+            gains.append(rate * closed * gained)
+        return moments(domain, layout, gains, faces.centre)
 
 
 @part("pressure solve")

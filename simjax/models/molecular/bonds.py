@@ -190,7 +190,7 @@ class HarmonicAngle(AnglePotential):
 
 
 NEARLY_IN_LINE = 1e-4
-"""Of the square of a half angle's sine: below it six terms of a series are exact to rounding."""
+"""Square of a half angle's sine: below it six terms of a series are exact to rounding."""
 SERIES = (1.0, 1 / 3, 8 / 45, 4 / 35, 128 / 1575, 128 / 2079)
 """arcsin(sqrt(s))^2 / s in powers of s."""
 
