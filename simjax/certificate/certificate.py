@@ -1,8 +1,10 @@
 """A certificate of a gradient: whether it is the derivative of the program, in either mode, on a mesh, checkpointed."""
 
 import functools
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -27,6 +29,9 @@ DIFFERENCE_POWER = 0.4
 COSINE_BOUND, DIFFERENCE_BOUND = 1e-6, 1e-6
 # Where a kink is too near to the start, the same is measured that far beside it, in units of the unknowns' sizes.
 BESIDE, STARTS = 1e-3, 4
+# Of the mean size of the derivative on a way across a cell, where a rule that ends at once leaves a tenth and more; and
+# at how many places the derivative is asked, closer where it changes fast.
+ACROSS_BOUND, PLACES = 0.01, 400
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,7 @@ class Objective:
         device) and with that checkpoint plan, to be compiled and differentiated.
     meshes: sizes to compare with one device.
     plans: checkpoint plans to compare with "every_step".
+    across: name -> a tree like `start`, along which a shape moves by a cell from half a cell before the start on.
     direction: a tree like `start`, along which the Taylor expansion for all unknowns together is followed; by default
         smooth, pseudo-random and of each unknown's own size.
     notes: sentences about the objective for the reader of its certificate.
@@ -50,6 +56,7 @@ class Objective:
     meshes: tuple[Mapping[str, int], ...] = ()
     plans: tuple[Checkpoint, ...] = ()
     direction: Unknowns | None = None
+    across: Mapping[str, Unknowns] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     untested: Mapping[str, str] = field(default_factory=dict)
 
@@ -117,6 +124,9 @@ def certify(objective: Objective) -> Certificate:
       and for each by itself, at the smallest h where it stands clear of rounding (`certificate.remainder`).
     - The two modes: <g, d> of reverse mode and the derivative along d of forward mode, relative to sum |g_i d_i|.
     - Central differences along random directions: their cosine with the gradient and their relative difference.
+    - Shapes over a whole cell: the mean of the derivative along the way, against the difference of the values at its
+      ends, relative to the mean size of the derivative. Where the function jumps as a surface passes cells, the
+      derivative is right everywhere and its mean is not.
     - Meshes against one device, plans against "every_step", with which all else is measured: value and gradient, each
       array relative to its largest entry.
 
@@ -149,6 +159,7 @@ def certify(objective: Objective) -> Certificate:
         notes.append(f"the function does not depend on {', '.join(gradient.silent)} here")
     checks = [
         *local,
+        *(_across_check(gradient, name, direction) for name, direction in objective.across.items()),
         *(_mesh_check(gradient, sizes) for sizes in objective.meshes),
         *(_plan_check(gradient, plan) for plan in objective.plans),
         *(Check(name, reason, "", None) for name, reason in objective.untested.items()),
@@ -283,6 +294,48 @@ def _difference_checks(gradient: _Gradient) -> list[Check]:
         Check(f"{name}: 1 - cosine", f"{abs(lost):.1e}", f"<= {COSINE_BOUND:.0e}", lost <= COSINE_BOUND),
         Check(f"{name}: relative", f"{off:.1e}", f"<= {DIFFERENCE_BOUND:.0e}", off <= DIFFERENCE_BOUND),
     ]
+
+
+def _across_check(gradient: _Gradient, name: str, direction: Unknowns) -> Check:
+    """The derivative's mean on a way across a cell against the difference between its ends."""
+
+    def place(share: float) -> tuple[float, float, float]:
+        return share, *gradient.programs.value_and_slope(moved(gradient.start, direction, share), direction)
+
+    # The trapezoidal rule between places, of which there are more where it leaves most.
+    ends = [place(share) for share in np.linspace(-0.5, 0.5, 1 + PLACES // 16).tolist()]
+    pieces = [_Piece(low, high) for low, high in itertools.pairwise(ends)]
+    for _ in range(PLACES - len(ends)):
+        if sum(abs(piece.left) for piece in pieces) <= ACROSS_BOUND * sum(piece.size for piece in pieces):
+            break
+        worst = max(pieces, key=lambda piece: abs(piece.left))
+        pieces.remove(worst)
+        middle = place(0.5 * (worst.low[0] + worst.high[0]))
+        pieces += [_Piece(worst.low, middle), _Piece(middle, worst.high)]
+    left, size = abs(sum(piece.left for piece in pieces)), sum(piece.size for piece in pieces)
+    off = left / size if size else (0.0 if left == 0 else np.inf)
+    measured = f"mean derivative off by {off:.1e} of its size"
+    return Check(f"shape over a cell, {name}", measured, f"<= {ACROSS_BOUND:g}", off <= ACROSS_BOUND)
+
+
+class _Piece(NamedTuple):
+    """A part of a way: the share of the way, the value and the slope at both ends."""
+
+    low: tuple[float, float, float]
+    high: tuple[float, float, float]
+
+    @property
+    def mean(self) -> float:
+        return 0.5 * (self.high[0] - self.low[0]) * (self.low[2] + self.high[2])
+
+    @property
+    def size(self) -> float:
+        return abs(self.mean)
+
+    @property
+    def left(self) -> float:
+        """What the change of the value has more than the mean slope makes."""
+        return self.high[1] - self.low[1] - self.mean
 
 
 def _mesh_check(gradient: _Gradient, sizes: Mapping[str, int]) -> Check:

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 from jax.stages import Lowered
 
-from simjax.certificate.directions import Unknowns
+from simjax.certificate.directions import Unknowns, dot
 from simjax.parallel import whole
 from simjax.stepping.checkpointing.plan import Checkpoint
 
@@ -54,12 +54,20 @@ class CompiledObjective:
 
     def along(self, unknowns: Unknowns, direction: Unknowns) -> float:
         """The derivative along a direction, by forward mode."""
-        return float(self._programs["along"](unknowns, direction))
+        return float(self._programs["along"](unknowns, direction)[1])
+
+    def value_and_slope(self, unknowns: Unknowns, direction: Unknowns) -> tuple[float, float]:
+        """The value, and the derivative along a direction, by forward mode where there is one."""
+        if self.has_forward_mode:
+            value, slope = self._programs["along"](unknowns, direction)
+            return float(value), float(slope)
+        value, slopes = self.gradient(unknowns, self.variants[0])
+        return value, dot(slopes, direction)
 
 
 def _forward(function: Callable, start: Unknowns) -> dict[str, Lowered]:
     try:
-        along = jax.jit(lambda u, d: jax.jvp(function, (u,), (d,))[1])
+        along = jax.jit(lambda u, d: jax.jvp(function, (u,), (d,)))
         return {"along": along.lower(start, start)}
     except TypeError as error:
         if "forward-mode" not in str(error):

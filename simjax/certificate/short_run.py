@@ -26,7 +26,7 @@ from simjax.driver.compiled import SECTIONS
 from simjax.driver.compiled_run import CompiledParticleRun
 from simjax.driver.differentiable_run import DifferentiableRun
 from simjax.errors import ConfigurationError
-from simjax.grid import CENTER
+from simjax.grid import AXES, CENTER
 from simjax.models.particle_model import family_of
 from simjax.parallel import distribute
 from simjax.particles.cells import at_slots
@@ -47,6 +47,8 @@ FIELD_OFFSET, COEFFICIENT_OFFSET = 0.1, 0.01
 # A field that is zero everywhere has no other kinks than those of what it is moved by.
 NOTHING_OFFSET = 0.3
 DIGITS = 13
+# The distance from bodies, where it is a field.
+SHAPE = "coefficients.solid"
 # How far particles are moved off their start, where a lattice has no forces: of their mean distance. And how much their
 # velocities are changed: of their size, or where they are at rest of what leads that distance in the run.
 OFFSET, VELOCITY_OFFSET = 0.03, 0.1
@@ -91,7 +93,9 @@ def run_objective(config: Config, *, steps: int, devices: int | None = None) -> 
     meshes, untested, said = meshes_to_compare(
         config, short.start, function, devices, blocks=short.blocks, most=short.meshes
     )
-    return Objective(short.start, function, meshes, PLANS, notes=(*short.notes, *said), untested=untested)
+    return Objective(
+        short.start, function, meshes, PLANS, across=short.across(), notes=(*short.notes, *said), untested=untested
+    )
 
 
 def _function(short: ShortRun, rollout: DifferentiableRun) -> Callable[[Unknowns], Array]:
@@ -132,6 +136,10 @@ class ShortRun(abc.ABC):
     notes: list[str]
     blocks: list
     meshes = 1
+
+    def across(self) -> dict[str, Unknowns]:
+        """Ways on which shapes move by a cell, by name: see `Objective.across`."""
+        return {}
 
     @abc.abstractmethod
     def rollout(self, sizes: Mapping[str, int], plan: Checkpoint) -> DifferentiableRun:
@@ -181,7 +189,7 @@ class FieldRun(ShortRun):
             for variable in field.components(config.ndim, config.counts.get(field.name, 0))
         }
         alone = self.rollout({}, "auto")
-        self._sizes = self._largest(alone)
+        self._sizes, self._grid = self._largest(alone), alone.domain.grid
         fields = jax.device_get(alone.start_fields())
         self.start = {name: np.asarray(value) for name, value in alone.start_values().items()}
         for path in self._given:
@@ -233,6 +241,17 @@ class FieldRun(ShortRun):
             path = self._observed[name]
             totals[path] = totals.get(path, 0.0) + np.append(means, start[name])
         return {path: float(np.sqrt(np.max(total))) or 1.0 for path, total in totals.items()}
+
+    def across(self):
+        if SHAPE not in self._given:
+            return {}
+        (distance,), grid = self.start[SHAPE], self._grid
+        slopes = [np.gradient(distance, axis=axis) for axis in range(distance.ndim)]
+        cell = math.prod(grid.mean_spacing) ** (1 / grid.ndim)
+        steepness = np.sqrt(sum((slope / h) ** 2 for slope, h in zip(slopes, grid.mean_spacing, strict=True)))
+        ways = {f"along {axis}": -slope for axis, slope in zip(AXES, slopes, strict=False)}
+        still = jax.tree.map(np.zeros_like, self.start)
+        return {name: still | {SHAPE: (way,)} for name, way in (ways | {"outward": -cell * steepness}).items()}
 
     def rollout(self, sizes, plan):
         return DifferentiableRun(self.config, sizes=sizes, given=self._given, checkpoint=plan)

@@ -236,3 +236,25 @@ def test_what_cannot_be_certified_is_refused():
         Objective({"u": 1.0}, lambda sizes, plan: lambda x: x["u"])
     with pytest.raises(NumericalError, match="expected finite numbers"):
         certify(Objective({"u": np.asarray(-1.0)}, lambda sizes, plan: lambda x: jnp.log(x["u"])))
+
+
+# ---- shapes over a cell
+
+
+def over_a_cell(function):
+    """The certificate of a function of a place, which moves by a cell of 0.1."""
+    start, cell = {"place": np.asarray(0.3)}, {"along x": {"place": np.asarray(0.1)}}
+    return certify(Objective(start, lambda sizes, plan: lambda u: function(u["place"]), across=cell))
+
+
+def test_a_jump_that_no_derivative_sees_is_found():
+    # Two hundredths of what the sine changes by over the cell: twice the bound.
+    jump = 0.02 * (np.sin(0.35) - np.sin(0.25))
+    found = over_a_cell(lambda x: jnp.sin(x) + jnp.where(x > 0.317, jump, 0.0))
+    assert [check.name for check in found.checks if not check.passed] == ["shape over a cell, along x"]
+
+
+def test_a_steep_change_is_no_jump():
+    # As steep as a thousandth of a cell, where places 64 times as far apart would not see it.
+    found = over_a_cell(lambda x: jnp.sin(x) + 0.1 * jnp.tanh((x - 0.317) / 1e-4))
+    assert found.passed, str(found)

@@ -122,6 +122,30 @@ def test_the_objective_of_an_experiment():
     assert value.shape == () and float(value) == float(objective.on({}, "every_step")(objective.start))
 
 
+@pytest.mark.slow
+def test_a_shape_moves_by_a_cell():
+    config = load_config("cylinder", ["grid.shape=[64,32]"])
+    objective = run_objective(config, steps=2, devices=1)
+    (start,), x = objective.start["coefficients.solid"], (np.arange(64) + 0.5) / 32
+
+    def ends(name):
+        """Where the line through the middle of the cylinder meets its surface, a cell farther on the way."""
+        (way,) = objective.across[name]["coefficients.solid"]
+        return [crossings(x, (start + share * way)[:, 15]) for share in (0.0, 1.0)]
+
+    assert set(objective.across) == {"along x", "along y", "outward"}
+    # Linear between cells of 1/32, of a surface with the radius 0.1: (h/2)^2 / (2 r) = 1e-3 at most.
+    for name, moves in {"along x": [1, 1], "outward": [-1, 1]}.items():
+        before, after = ends(name)
+        np.testing.assert_allclose(after - before, np.asarray(moves) / 32, atol=1.5e-3)
+
+
+def crossings(x, distance):
+    """Places where what is linear between values changes its sign."""
+    k = np.flatnonzero(np.sign(distance[1:]) != np.sign(distance[:-1]))
+    return x[k] - distance[k] * (x[k + 1] - x[k]) / (distance[k + 1] - distance[k])
+
+
 def test_devices_that_are_not_there_are_told(monkeypatch):
     config = load_config("dye", coarse("dye"))
     monkeypatch.setattr(jax, "device_count", lambda: 1)

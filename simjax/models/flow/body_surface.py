@@ -2,7 +2,7 @@
 
 A point is found on a straight way from a given place, where the distance from bodies, linear between the centres of
 cells, vanishes. Near it the pressure is taken as a quadratic, and what vanishes at the surface as the distance times a
-linear function, so that curved surfaces have no slip all along. Each is nearest to values in the fluid by squares.
+quadratic, so that curved surfaces have no slip all along. Each is nearest to values in the fluid by squares.
 """
 
 import math
@@ -21,7 +21,16 @@ from simjax.instruments.body_surface import SurfacePoints
 from simjax.instruments.fits import Around, gathered, slope_from, value_at, values_around
 from simjax.instruments.places import around as cells_around
 from simjax.instruments.sampling import interpolate
-from simjax.models.flow.solid_geometry import between, face_offset, mirrored, on_block, peeled, weights_below
+from simjax.models.flow.solid_geometry import (
+    between,
+    face_offset,
+    mirrored,
+    on_block,
+    peeled,
+    shares_of,
+    straightened,
+    weights_below,
+)
 from simjax.ops.difference import shift
 from simjax.ops.spacing import Spacing, along
 from simjax.solvers.elliptic import cut
@@ -61,7 +70,8 @@ class Surface(NamedTuple):
         """Values of fields around the points, their depth in the fluid, and weights.
 
         A value counts fully from one cell in the fluid on, and as little as it lies nearer to the surface, or to the
-        plane that touches it at the point: so what is on the other side of a thin body does not count.
+        plane that touches it at the point: so what is on the other side of a thin body does not count. Nor does a value
+        whose depth is less by a cell than that from this plane: it is nearer to another surface.
         """
         domain, ndim = self.domain, self.domain.grid.ndim
         distance = self.distance
@@ -73,7 +83,8 @@ class Surface(NamedTuple):
         depth = depth / self.steepness.reshape(-1, *(1,) * ndim)
         over = jnp.einsum("pk,pk...->p...", self.normal * around.widths, around.places, precision="highest")
         cells = jnp.sqrt(jnp.sum((self.normal / around.widths) ** 2, 1)).reshape(-1, *(1,) * ndim)
-        return around, depth, jnp.clip(cells * jnp.minimum(depth, over), 0, 1), tuple(values)
+        own = jnp.clip(1 - cells * (over - depth), 0, 1)
+        return around, depth, own * jnp.clip(cells * jnp.minimum(depth, over), 0, 1), tuple(values)
 
     def value(self, field: Array, offset: Sequence[float]) -> Array:
         """The value of a field of the fluid at the points."""
@@ -172,11 +183,13 @@ def slopes(domain: Domain, field: Array, layout: FieldLayout) -> tuple[Array, ..
     return domain.apply_spaced(differences, (field,), (layout,), 1)
 
 
-def _on_lower_faces(domain: Domain, field: Array, axis: int, layout: FieldLayout) -> Array:
-    """A field at centres on the lower faces of cells normal to an axis."""
-    below, ndim = weights_below(domain, layout, 1, field.dtype), domain.grid.ndim
-    padded = peeled(domain.pad(field, layout, 1), (k for k in range(ndim) if k != axis))
-    return cut(between(padded, axis, below[axis]), axis, 0, domain.block_shape[axis])
+def _on_lower_faces(domain: Domain, distance: Array, axis: int, layout: FieldLayout) -> Array:
+    """The distance from bodies on the lower faces of cells normal to an axis, curved as it is."""
+    ndim = domain.grid.ndim
+    below = weights_below(domain, layout, 2, distance.dtype)
+    straight = straightened(domain.pad(distance, layout, 2), below, shares_of(ndim, axis, 1 / 2, 0.0))
+    straight = peeled(straight, (k for k in range(ndim) if k != axis))
+    return cut(between(straight, axis, below[axis]), axis, 0, domain.block_shape[axis])
 
 
 def components(name: str, values: Array) -> dict[str, Array]:

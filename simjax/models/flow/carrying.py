@@ -159,7 +159,7 @@ class CarryingFlow(ExplicitModel, Balanced):
             source = 0.0 if self.source is None else self.made_by_source(t, params, c.dtype)
             cells = self.around_bodies(jnp.asarray(t, c.dtype))
             fluxes = self.through_faces(t, state, params, cells)
-            reach = solid_stage.reach_of(params.diffusivity, state.reaction)
+            reach = solid_stage.reach_of(self.domain, params.diffusivity, state.reaction)
             exchanged = cells.exchanged(self.domain, self.layout, c, t, self.surface, reach)
             fluxes = fluxes + params.diffusivity * exchanged
             return cells.gained(self.domain, self.layout, fluxes, source, t, self.surface)
@@ -282,7 +282,7 @@ class CarryingFlow(ExplicitModel, Balanced):
         flow, c = self.flow.constrain(t, dt, state, params), self.scalar(state)
         if self.surface is None:
             return self.with_flow(flow, c)
-        reach = solid_stage.reach_of(params.diffusivity, state.reaction)
+        reach = solid_stage.reach_of(self.domain, params.diffusivity, state.reaction)
         cells = self.around_bodies(jnp.asarray(t, c.dtype))
         return self.with_flow(flow, cells.joined(self.domain, c, self.layout, t, self.surface, reach))
 

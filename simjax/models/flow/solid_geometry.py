@@ -131,9 +131,9 @@ def straightened(distance: Array, below: Sequence[Spacing], shares: Sequence[flo
     return within - jnp.clip(excess, -most, most)
 
 
-def shares_of(ndim: int, axis: int, own: float) -> list[float]:
-    """Shares for `straightened`: `own` along an axis; along others those of a cell's mean by its corners."""
-    return [own if k == axis else OF_CELLS for k in range(ndim)]
+def shares_of(ndim: int, axis: int, own: float, others: float) -> list[float]:
+    """Shares for `straightened`: `own` along an axis, `others` along the others."""
+    return [own if k == axis else others for k in range(ndim)]
 
 
 OF_CELLS = 5 / 6

@@ -36,7 +36,7 @@ def constrained(flow: Any, t, dt, state: Any, params: Any):
     domain, projection, before, body = flow.domain, flow.projection, state.reaction, state.body
     layout, now = projection.layout, jnp.asarray(t, state.velocity[0].dtype)
     immersion, layouts = flow.immersion_at(now, _solid_at(flow, state, params)), flow.layouts_at(t, state)
-    reach = reach_of(params.viscosity, before)
+    reach = reach_of(domain, params.viscosity, before)
     joined = immersion.join(domain, state.velocity, layouts, t, reach)
     motion, moves, bulk = jnp.zeros(()), jnp.zeros((), bool), flow.bulk
     if body is not None:
@@ -67,13 +67,19 @@ def constrained(flow: Any, t, dt, state: Any, params: Any):
         length = jnp.asarray(dt, now.dtype)
         after = solids.with_more(after, *flow.solid.inertia(domain, layout, immersion.faces, now, length))
     parts = zip(joined, immersion.projected, slopes, strict=True)
-    around = tuple(u - jnp.where(moved, slope, 0.0) for u, moved, slope in parts)
+    around = tuple(u - share * slope for u, share, slope in parts)
     return around, projection.outlets_after(state.outlets, phi), after, body
 
 
-def reach_of(viscosity: Array, reaction: solids.Reaction) -> solids.Reach:
-    """Reach of the friction of bodies in a stage, on a velocity or on a scalar with a diffusivity."""
-    return solids.Reach(viscosity * reaction.elapsed, viscosity * reaction.step)
+def reach_of(domain: Domain, viscosity: Array, reaction: solids.Reaction) -> solids.Reach:
+    """Reach of the friction of bodies in a stage, on a velocity or on a scalar with a diffusivity.
+
+    What a run starts from is slowed as by a time in which it diffuses through a cell: a start that does not know of
+    the bodies would change at once where their surface passes a face.
+    """
+    begun = reaction.elapsed + reaction.step > 0
+    first = min(domain.grid.mean_spacing) ** 2
+    return solids.Reach(jnp.where(begun, viscosity * reaction.elapsed, first), viscosity * reaction.step)
 
 
 def displaced_of(flow: Any, params: Any) -> Displaced:
@@ -131,7 +137,7 @@ def bulk_of(flow: Any, params: Any) -> Bulk:
         divergence = flow.projection.divergence(through, start, walls)
         phi = solids.potential(immersion, domain, divergence, jnp.zeros_like(divergence))
         slopes = zip(immersion.projected, flow.projection.gradient(phi), strict=True)
-        pushed = [jnp.where(open_, 0.0, slope) for open_, slope in slopes]
+        pushed = [(1 - share) * slope for share, slope in slopes]
         return jnp.concatenate(moments(domain, layout, pushed, immersion.faces.centre))
 
     every = (tuple(map(jnp.stack, zip(*part, strict=True))) for part in (motions.carried, motions.blocked))
@@ -160,7 +166,7 @@ def acting(
     if state.body is not None:
         moving = free_body.velocities(domain, layout, faces.centre, state.body.motion)
         faces = dataclasses.replace(faces, velocity=moving)
-    reach = reach_of(params.viscosity, state.reaction)
+    reach = reach_of(domain, params.viscosity, state.reaction)
     rates = solids.slowing(domain, layout, faces, u, flow.layouts_at(t, state), t, reach)
     slowed = tuple(params.viscosity * rate for rate in rates)
     # Forces act on the fluid alone: what they give to faces in the place of bodies is no force of the fluid.

@@ -22,6 +22,7 @@ from simjax.core.domain import Domain
 from simjax.grid import CENTER
 from simjax.jaxpr.parts import part
 from simjax.models.flow.solid_geometry import (
+    OF_CELLS,
     at_faces,
     between,
     counted,
@@ -228,8 +229,8 @@ class Solid(eqx.Module):
         area, profile, seeping = [], [], []
         for axis, depth in enumerate(here):
             own, holds = shift(depth, ndim), held(depth)
-            volume = open_part(straightened(near, below, shares_of(ndim, axis, 1 / 3)), axis, below)
-            mean, whole = mean_positive(straightened(near, below, shares_of(ndim, axis, 1 / 2)), axis, below)
+            volume = open_part(straightened(near, below, shares_of(ndim, axis, 1 / 3, OF_CELLS)), axis, below)
+            mean, whole = mean_positive(straightened(near, below, shares_of(ndim, axis, 1 / 2, OF_CELLS)), axis, below)
             # That of the face's centre where all of it is open, though the surface is curved.
             mean = mean + volume * (own - whole)
             # In the fluid the mean of what grows from zero at the surface, over its value here; beside the surface and
@@ -258,7 +259,7 @@ class Solid(eqx.Module):
         fill = jnp.where(active, 0.0, inverse(neighbour_sum(padded, ndim)))
         still = Immersion(
             faces, tuple(map(ghost_weights, faces.depth)), rate, area, profile, None, seeping,
-            tuple(one > 0 for one in area), uncut, active, fill, operator, approximate(operator, layout),
+            tuple(map(_share_projected, area, faces.depth)), uncut, active, fill, operator, approximate(operator, layout),
         )  # fmt: skip
         v = faces.velocity
         return still if v is None else still.moved_by(still.blocked_by(domain, layout, v, t))
@@ -271,8 +272,8 @@ class Solid(eqx.Module):
         below = weights_below(domain, layout, 3, dtype)
         here = []
         for axis in range(ndim):
-            halves = [0.5 if k == axis else 0.0 for k in range(ndim)]
-            here.append(at_faces(straightened(distance, below, halves), axis, below[axis]))
+            straight = straightened(distance, below, shares_of(ndim, axis, 1 / 2, 0.0))
+            here.append(at_faces(straight, axis, below[axis]))
         return peeled(distance, range(ndim)), below, here
 
     def faces(self, domain: Domain, layout: FieldLayout, t, dtype) -> Faces:
@@ -287,7 +288,7 @@ class Solid(eqx.Module):
         for axis, (n, one) in enumerate(zip(domain.block_shape, here, strict=True)):
             depth.append(cut(one, axis, 0, n + 2))
             # Along the axis the corners of the volume around a face are centres of cells.
-            corners = straightened(near, below, shares_of(near.ndim, axis, 1 / 3))
+            corners = straightened(near, below, shares_of(near.ndim, axis, 1 / 3, OF_CELLS))
             for k in range(near.ndim):
                 corners = corners if k == axis else between(corners, k, below[k])
             closed.append(1 - cut(open_cells(corners, range(near.ndim)), axis, 0, n))
@@ -361,6 +362,15 @@ def potential(immersion: Immersion, domain: Domain, divergence: Array, impulse: 
     return without_mean(found) if operator.closed else jnp.where(connected, found, 0.0)
 
 
+def _share_projected(open_part: Array, depth: Array) -> Array:
+    """The share of the pressure's gradient that acts on a face: all in the fluid, less and less of it behind a surface.
+
+    There it vanishes with the open part. depth: with one cell more all around.
+    """
+    behind = jnp.maximum(-shift(depth, depth.ndim), 0.0)
+    return open_part * inverse(open_part + behind)
+
+
 def slowing(
     domain: Domain, layout: FieldLayout, faces: Faces, velocity: Sequence[Array], layouts: Sequence[FieldLayout], t,
     reach: Reach,
@@ -405,8 +415,8 @@ def reaction(
     """
     rate = inverse(before.elapsed)
     lost = [
-        u - v - jnp.where(open_, 0.0, slope)
-        for u, v, open_, slope in zip(free, joined, immersion.projected, gradients, strict=True)
+        u - v - (1 - share) * slope
+        for u, v, share, slope in zip(free, joined, immersion.projected, gradients, strict=True)
     ]
     acted = jnp.concatenate(moments(domain, layout, lost, immersion.faces.centre)) + jnp.stack(before.beside)
     force, torque = jnp.split(acted, [domain.grid.ndim])

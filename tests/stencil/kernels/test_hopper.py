@@ -1,5 +1,7 @@
 """Kernels for GPUs, interpreted with a search for races, against the same formulas on whole arrays."""
 
+import functools
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -34,9 +36,8 @@ def interpreted(monkeypatch):
     def cells_later(operand, corner, tile, width=0):
         return cells(operand, [c + np.int32(before) for c in corner] if width else corner, tile, width)
 
-    monkeypatch.setattr(
-        gpu, "kernel", lambda *a, **k: kernel(*a, interpret=gpu.InterpretGPUParams(detect_races=True), **k)
-    )
+    # A partial keeps the signature, by which the names of the arguments are chosen.
+    monkeypatch.setattr(gpu, "kernel", functools.partial(kernel, interpret=gpu.InterpretGPUParams(detect_races=True)))
     monkeypatch.setattr(hopper, "inputs_of", with_zeros_before)
     monkeypatch.setattr(hopper, "_place", later)
     monkeypatch.setattr(hopper_planes, "inputs_of", planes_with_zeros_before)
