@@ -52,7 +52,10 @@ def displaced(domain: Domain, layout: FieldLayout, distance: Array) -> Displaced
     volume, *first = domain.total(jnp.stack([jnp.sum(part), *(jnp.sum(part * one) for one in x)]))
     centre = jnp.stack(first) * inverse(volume)
     r = [one - c for one, c in zip(x, centre, strict=True)]
-    second = domain.total(jnp.stack([jnp.sum(part * a * b) for a in r for b in r])).reshape(ndim, ndim)
+    # A part at the centre of its cell is spread over it: by h^2/12 of the volume along each axis.
+    spread = [scaled(part, h, h) / 12 for h in domain.spacing(layout, 0, dtype)]
+    products = [part * r[a] * r[b] - (spread[a] if a == b else 0.0) for a in range(ndim) for b in range(ndim)]
+    second = domain.total(jnp.stack([jnp.sum(one) for one in products])).reshape(ndim, ndim)
     whole = jnp.trace(second)
     return Displaced(volume, centre, whole.reshape(1, 1) if ndim == 2 else whole * jnp.eye(3, dtype=dtype) - second)
 

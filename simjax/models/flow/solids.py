@@ -115,9 +115,10 @@ class Immersion(eqx.Module):
     ghosts: see `solid_geometry.ghost_weights`. rate: of `solid_geometry.friction`. open: beta, the open part of faces.
     profile: what the slope of the velocity beside a face counts with in the flow through it, beyond
     beta u + (1 - beta) V. blocked: (1 - beta) V - profile . V. seeping: the part of faces through which fluid follows
-    the pressure, as the velocity there does not. projected: whether beta > 0. uncut: whether cells have no face with a
-    profile or one that seeps. active: whether cells have a pressure: where a face of theirs is open. fill: in other
-    cells, one over the number of neighbours that have one. operator: -div(beta grad). inverse: near its inverse.
+    the pressure, as the velocity there does not. projected: the share of the pressure's gradient that acts on faces.
+    uncut: whether cells have no face with a profile or one that seeps. active: whether cells have a pressure: where a
+    face of theirs is open. fill: in other cells, one over the number of neighbours that have one. operator:
+    -div(beta grad). inverse: near its inverse.
     """
 
     faces: Faces
@@ -255,11 +256,13 @@ class Solid(eqx.Module):
         widths = domain.spacing(layout, 1, dtype)
         rate = tuple(friction(depth, widths, axis).rate for axis, depth in enumerate(faces.depth))
         area, profile, seeping = map(lower, (area, profile, seeping))
+        cell = min(domain.grid.mean_spacing)
+        projected = tuple(_share_projected(part, depth / cell) for part, depth in zip(area, faces.depth, strict=True))
         padded = domain.pad(active.astype(dtype), beside, 1)
         fill = jnp.where(active, 0.0, inverse(neighbour_sum(padded, ndim)))
         still = Immersion(
             faces, tuple(map(ghost_weights, faces.depth)), rate, area, profile, None, seeping,
-            tuple(map(_share_projected, area, faces.depth)), uncut, active, fill, operator, approximate(operator, layout),
+            projected, uncut, active, fill, operator, approximate(operator, layout),
         )  # fmt: skip
         v = faces.velocity
         return still if v is None else still.moved_by(still.blocked_by(domain, layout, v, t))
@@ -365,7 +368,7 @@ def potential(immersion: Immersion, domain: Domain, divergence: Array, impulse: 
 def _share_projected(open_part: Array, depth: Array) -> Array:
     """The share of the pressure's gradient that acts on a face: all in the fluid, less and less of it behind a surface.
 
-    There it vanishes with the open part. depth: with one cell more all around.
+    There it vanishes with the open part. depth: in cells, with one more all around.
     """
     behind = jnp.maximum(-shift(depth, depth.ndim), 0.0)
     return open_part * inverse(open_part + behind)

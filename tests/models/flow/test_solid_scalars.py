@@ -155,8 +155,10 @@ def test_an_insulated_body_keeps_what_flows_around_it():
     before, after = jax.jit(totals)(jnp.where(x + 0 * y < 0.4, 1.0, 0.0))
     change = float(after["total_concentration"] - before["total_concentration"])
     assert abs(change) < 1e-13  # 768 cells and 80 stages of rounding at random
-    # Van Leer's limiter adds no extremes but by the divergence of cut cells, of the change of the pressure in a step.
-    assert float(after["minimum_concentration"]) > -1e-4 and float(after["maximum_concentration"]) < 1 + 1e-4
+    # Van Leer's limiter adds no extremes but by the divergence of cut cells, of the change of the pressure in a step:
+    # the slope of one that the push builds up in the first one moves fluid for a quarter of it, through cells of 1/24.
+    most = 0.25 * 5e-3**2 * 24
+    assert float(after["minimum_concentration"]) > -most and float(after["maximum_concentration"]) < 1 + most
     assert float(before["variance_concentration"] - after["variance_concentration"]) > 0.01
 
 
