@@ -334,7 +334,7 @@ class _Piece(NamedTuple):
 
     @property
     def left(self) -> float:
-        """What the change of the value has more than the mean slope makes."""
+        """The change of the value less that by the mean slope."""
         return self.high[1] - self.low[1] - self.mean
 
 

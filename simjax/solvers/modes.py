@@ -10,6 +10,7 @@ with its eigenvectors the Laplacian is diagonal along all axes at once: Lynch, R
 """
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -21,6 +22,7 @@ from simjax.core.boundary import Dirichlet, FieldLayout
 from simjax.core.domain import Domain
 from simjax.jaxpr.table import table
 from simjax.ops.axisymmetric import RADIAL
+from simjax.solvers.dense import eigenvectors
 from simjax.solvers.transforms import product
 
 
@@ -82,7 +84,7 @@ def modes_along(domain: Domain, layout: FieldLayout, dtype) -> tuple[Modes | Non
             found[axis] = Modes(*(table(np.asarray(values, dtype)) for values in (vectors, rates)))
         else:
             faces = lax.stop_gradient(jnp.asarray(given[0], dtype))
-            found[axis] = Modes(*_found(faces, layout.is_periodic(axis), ends, rings, jnp))
+            found[axis] = Modes(*_found(faces, layout.is_periodic(axis), ends, rings, jnp, eigenvectors))
     return tuple(found)
 
 
@@ -90,11 +92,14 @@ def modes_along(domain: Domain, layout: FieldLayout, dtype) -> tuple[Modes | Non
 def _on_host(
     faces: tuple[float, ...], periodic: bool, held: tuple[bool, bool], rings: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    return _found(np.asarray(faces), periodic, held, rings, np)
+    return _found(np.asarray(faces), periodic, held, rings, np, np.linalg.eigh)
 
 
-def _found(faces, periodic: bool, held: tuple[bool, bool], rings: bool, module: Any):
-    """Vectors and rates; `held`: which ends are at zero, half a cell away; rings: whether faces are at radii."""
+def _found(faces, periodic: bool, held: tuple[bool, bool], rings: bool, module: Any, decomposed: Callable):
+    """Vectors and rates; `held`: which ends are at zero, half a cell away; rings: whether faces are at radii.
+
+    module: of array operations. decomposed: finds eigenvalues and eigenvectors of a matrix of it.
+    """
     n = faces.shape[0] - 1
     mean = (faces[-1] - faces[0]) / n
     widths = (faces[1:] - faces[:-1]) / mean
@@ -115,7 +120,7 @@ def _found(faces, periodic: bool, held: tuple[bool, bool], rings: bool, module: 
     with_below = beside[:, None] * np.roll(np.eye(n), -1, axis=1)
     matrix = module.diag(lower + upper) - with_below - with_below.T
     scale = 1 / module.sqrt(volumes)
-    values, vectors = module.linalg.eigh(scale[:, None] * matrix * scale[None, :])
+    values, vectors = decomposed(scale[:, None] * matrix * scale[None, :])
     rates = -values / mean**2
     if not any(held):  # the constant, of which rounding would leave a tiny rate
         constant = module.sqrt(volumes / n)

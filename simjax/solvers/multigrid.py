@@ -21,6 +21,7 @@ from simjax.core.boundary import FieldLayout, Neumann, center_layout
 from simjax.core.domain import Domain
 from simjax.grid import Grid
 from simjax.jaxpr.varying import vary_like
+from simjax.solvers.dense import eigenvectors
 from simjax.solvers.elliptic import Elliptic, cut
 from simjax.solvers.implicit import symmetric_solve
 from simjax.solvers.krylov import Solution, conjugate_gradient
@@ -209,7 +210,7 @@ def _bottom(operator: Elliptic) -> Bottom:
     cells = mass.size
     units = jnp.eye(cells, dtype=dtype).reshape(cells, *shape)
     matrix = jax.vmap(lambda unit: scale * operator(scale * unit, 0.0))(units).reshape(cells, cells)
-    rates, modes = jnp.linalg.eigh(matrix)
+    rates, modes = eigenvectors(matrix)
     # Rates that are zero but for rounding are zero: constants of what no wall holds.
     small = cells * float(jnp.finfo(dtype).eps) * jnp.max(jnp.abs(rates))
     return Bottom(modes, jnp.where(rates > small, rates, 0.0), scale)

@@ -331,7 +331,7 @@ def test_compiler_partitioned_program_agrees(case):
         jax.device_put(case.params(), shardings(mesh, params_specs)),
         jax.device_put(state, shardings(mesh, state_specs)),
     )
-    assert_same_run(found, reference(case, 0))
+    assert_same_run(case, found, reference(case, 0))
 
 
 @each([case for case in CUT if case not in PARTICLES], functools.partial(marked, usual=True))
