@@ -17,6 +17,7 @@ from jaxtyping import Float
 
 from simjax.core.boundary import Dirichlet, FieldLayout
 from simjax.core.domain import Domain
+from simjax.solvers import dense
 from simjax.solvers.elliptic import Elliptic, cut, elliptic
 from simjax.solvers.multigrid import Approximate
 from simjax.solvers.poisson import spectral_inverse
@@ -151,7 +152,7 @@ def _sources(operator: Elliptic, layout: FieldLayout, connected: Array, capacity
     unit = jnp.eye(capacity, dtype=dtype)
     matrix = jnp.where(there[:, None] & there[None, :], _capacitance(operator, layout, empty), unit)
     matrix = lax.optimization_barrier(matrix)  # else it is formed anew in each use
-    inverse = jnp.linalg.inv(matrix)
+    inverse = dense.inverse(matrix)
     # Regions that bodies part make it singular: then what it gives back is not what was put in.
     probe = 1.0 + (jnp.arange(capacity) % 3).astype(dtype)
     back = jnp.matmul(matrix, jnp.matmul(inverse, probe, precision=lax.Precision.HIGHEST))

@@ -69,6 +69,11 @@ HOMES = {
     # Around an adaptive solver only the tendency is mapped, below `parallel`.
     "shard_map": (MAPS, ("parallel", "integrators.adaptive")),
     "types of varying values": (VARYING_TYPES, ("jaxpr.varying",)),
+    # A batch of them can hang on a CPU. Others do it on the host, by numpy; qr is a state to the right of a face.
+    "decompositions": (
+        _words("eigh qr inv lstsq cholesky"),
+        ("solvers.dense", "solvers.modes", "solvers.line_modes", "io.body_files", "ops.riemann"),
+    ),
 }
 PACKAGES = {
     "jax.experimental.pallas": ("stencil.kernels",),

@@ -22,13 +22,10 @@ from simjax.instruments.fits import Around, gathered, slope_from, value_at, valu
 from simjax.instruments.places import around as cells_around
 from simjax.instruments.sampling import interpolate
 from simjax.models.flow.solid_geometry import (
-    between,
+    at_faces,
     face_offset,
     mirrored,
     on_block,
-    peeled,
-    shares_of,
-    straightened,
     weights_below,
 )
 from simjax.ops.difference import shift
@@ -184,12 +181,9 @@ def slopes(domain: Domain, field: Array, layout: FieldLayout) -> tuple[Array, ..
 
 
 def _on_lower_faces(domain: Domain, distance: Array, axis: int, layout: FieldLayout) -> Array:
-    """The distance from bodies on the lower faces of cells normal to an axis, curved as it is."""
-    ndim = domain.grid.ndim
-    below = weights_below(domain, layout, 2, distance.dtype)
-    straight = straightened(domain.pad(distance, layout, 2), below, shares_of(ndim, axis, 1 / 2, 0.0))
-    straight = peeled(straight, (k for k in range(ndim) if k != axis))
-    return cut(between(straight, axis, below[axis]), axis, 0, domain.block_shape[axis])
+    """The distance from bodies on the lower faces of cells normal to an axis."""
+    padded, below = domain.pad(distance, layout, 3), weights_below(domain, layout, 3, distance.dtype)
+    return cut(shift(at_faces(padded, axis, below), distance.ndim), axis, 0, domain.block_shape[axis])
 
 
 def components(name: str, values: Array) -> dict[str, Array]:

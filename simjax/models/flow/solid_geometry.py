@@ -140,9 +140,13 @@ OF_CELLS = 5 / 6
 """A cell's corners by means, and their mean, have h^2/4 of the second derivative more; the cell's mean has h^2/24."""
 
 
-def at_faces(distance: Array, axis: int, below: Spacing) -> Array:
-    """The distance on the n + 1 faces of an axis with one more all around, from that with two cells more."""
-    return peeled(between(distance, axis, below), (k for k in range(distance.ndim) if k != axis))
+def at_faces(distance: Array, axis: int, below: Sequence[Spacing]) -> Array:
+    """The distance on the n + 1 faces of an axis with one more all around, curved as it is.
+
+    distance, below: of centres, with three cells more all around.
+    """
+    straight = straightened(distance, below, shares_of(distance.ndim, axis, 1 / 2, 0.0))
+    return peeled(between(straight, axis, below[axis]), (k for k in range(distance.ndim) if k != axis))
 
 
 def open_part(distance: Array, axis: int, below: Sequence[Spacing]) -> Array:

@@ -273,10 +273,7 @@ class Solid(eqx.Module):
         ndim = domain.grid.ndim
         distance = domain.pad(on_block(self.distance, domain, (CENTER,) * ndim, t, dtype), mirrored(layout), 3)
         below = weights_below(domain, layout, 3, dtype)
-        here = []
-        for axis in range(ndim):
-            straight = straightened(distance, below, shares_of(ndim, axis, 1 / 2, 0.0))
-            here.append(at_faces(straight, axis, below[axis]))
+        here = [at_faces(distance, axis, below) for axis in range(ndim)]
         return peeled(distance, range(ndim)), below, here
 
     def faces(self, domain: Domain, layout: FieldLayout, t, dtype) -> Faces:

@@ -76,7 +76,7 @@ def test_fluid_and_body_keep_their_momentum_whatever_the_density():
 
 @pytest.mark.parametrize(
     ("ndim", "across", "weight", "inertia"),
-    [(2, 6, 0.005, 0.017), (2, 12, 0.002, 0.0042), (3, 8, 0.002, 0.0094), (3, 4, 0.1, 0.15)],
+    [(2, 6, 0.005, 0.017), (2, 12, 0.001, 0.0042), (3, 8, 0.001, 0.0094), (3, 4, 0.1, 0.15)],
 )
 def test_a_body_weighs_what_its_shape_does(ndim, across, weight, inertia):
     """Errors that a run tells at its start, at three places on the grid."""
@@ -94,8 +94,10 @@ def test_a_body_weighs_what_its_shape_does(ndim, across, weight, inertia):
         assert abs(float(found.volume) / exact - 1) < weight
         assert abs(float(found.moment[0, 0]) / moment - 1) < inertia
         (_, told) = model.notes()
-        assert f"{across} cells across: its weight is right to {100 * weight:g} %" in told or across == 4
-        assert f"its moments of inertia to {100 * inertia:.2g} %" in told
+        # By what is displaced, of which balls of four cells lack a twelfth.
+        wide = 2 * n * (float(found.volume) / exact) ** (1 / ndim) * radius
+        told_of = f"its weight is right to {100 * weight:g} %, its moments of inertia to {100 * inertia:.2g} %"
+        assert f"{wide:.3g} cells across: {told_of}" in told
 
 
 @pytest.mark.slow
@@ -115,7 +117,7 @@ def test_a_spring_swings_a_light_body_with_its_virtual_mass():
     """Frequency (k / (m + m_a))^(1/2), m_a the pressure's, but for the layer that no slip moves along."""
     stiffness, density, excess = 4.0, 0.5, []
     params = parameters(1e-5, density, stiffness=[0.0, stiffness], initial_velocity=[0.0, 0.05])
-    for cells in (24, 32):
+    for cells in (24, 48):
         model = falling(cells, free=("y",))
         bulk = jax.jit(lambda model=model: solid_stage.bulk_of(model, params))()
         period = 2 * np.pi * np.sqrt((density * float(bulk.displaced.volume) + float(bulk.virtual[1, 1])) / stiffness)
@@ -125,8 +127,9 @@ def test_a_spring_swings_a_light_body_with_its_virtual_mass():
         excess.append((crossing + y[crossing - 1] / (y[crossing - 1] - y[crossing])) / 80 - 0.5)
         assert np.all(np.asarray(bodies.displacement)[:, 0] == 0)
     # The layer is three quarters of a cell thick at most, and its mass makes the period longer by two thirds of its
-    # share of the radius: of 4 and 16/3 cells.
-    assert 0 < excess[0] < 0.5 / 4 and 0 < excess[1] < 0.5 / (16 / 3)
+    # share of the radius, of four and eight cells. It falls with the cells, though not evenly: how much of the layer is
+    # held changes with where faces lie.
+    assert 0 < excess[1] < 0.68 * excess[0] and excess[0] < 0.5 / 4 and excess[1] < 0.5 / 8
 
 
 @pytest.mark.slow
