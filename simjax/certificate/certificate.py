@@ -306,7 +306,10 @@ def _across_check(gradient: _Gradient, name: str, direction: Unknowns) -> Check:
     ends = [place(share) for share in np.linspace(-0.5, 0.5, 1 + PLACES // 16).tolist()]
     pieces = [_Piece(low, high) for low, high in itertools.pairwise(ends)]
     for _ in range(PLACES - len(ends)):
-        if sum(abs(piece.left) for piece in pieces) <= ACROSS_BOUND * sum(piece.size for piece in pieces):
+        left = sum(abs(piece.left) for piece in pieces)
+        if not left > ACROSS_BOUND * sum(
+            piece.size for piece in pieces
+        ):  # where a value is not finite, neither is left
             break
         worst = max(pieces, key=lambda piece: abs(piece.left))
         pieces.remove(worst)

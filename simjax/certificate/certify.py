@@ -17,7 +17,7 @@ def certify(problem: Any, *, steps: int = STEPS, devices: int | None = None) -> 
         problem: an `certificate.certificate.Objective`, anything with a method `objective()` that returns one, a
             `Simulation` or a `Config`, of which the first `steps` steps are differentiated, in float64, with respect
             to all numbers, initial fields and coefficients, or initial places and velocities of particles
-            (`certificate.short_run.run_objective`); or an
+            (`certificate.run_objective.run_objective`); or an
             `InverseProblem` or `Config` with a section `inverse`, of which it is the whole loss.
         steps: of a Simulation or Config; even.
         devices: of a Simulation or Config, the most to decompose it over; 1 leaves decomposition out. By default

@@ -9,7 +9,7 @@ from typing import Any
 from simjax.certificate.certificate import Objective
 from simjax.certificate.inverse_loss import inverse_objective
 from simjax.certificate.meshes import DEVICES
-from simjax.certificate.short_run import run_objective
+from simjax.certificate.run_objective import run_objective
 from simjax.driver.environment import set_up_jax
 from simjax.errors import ConfigurationError, ResourceError
 from simjax.inverse.problem import InverseProblem

@@ -14,7 +14,7 @@ from jax import Array
 from simjax.certificate.certificate import REFERENCE, Objective
 from simjax.certificate.directions import Unknowns
 from simjax.certificate.meshes import BLOCKS, blocks_of_grid, meshes_to_compare
-from simjax.certificate.short_run import PLANS
+from simjax.certificate.run_objective import PLANS
 from simjax.inverse.estimate import confounded_numbers
 from simjax.inverse.methods.gradient_descent import scattered
 from simjax.inverse.problem import InverseProblem

@@ -11,7 +11,8 @@ from simjax.certificate.certify import STEPS, certify
 from simjax.certificate.compiled import COMPILED_SOON
 from simjax.certificate.configured import prepared_objective
 from simjax.certificate.directions import moved
-from simjax.certificate.short_run import MOST, run_objective
+from simjax.certificate.particle_run import MOST
+from simjax.certificate.run_objective import run_objective
 from simjax.config import load_config
 from simjax.driver.build import named_values
 from simjax.errors import ConfigurationError, NumericalError

@@ -17,7 +17,7 @@ from simjax.grid import AXES, CENTER
 from simjax.models.flow import free_body, solids
 from simjax.models.flow.free_body import Body, Bulk
 from simjax.models.flow.openings import with_outlets
-from simjax.models.flow.solid_geometry import inverse, on_block
+from simjax.models.flow.solid_geometry import inverse, mirrored, on_block
 from simjax.models.flow.solid_moments import Displaced, moments, planes
 
 SEEPAGE = 0.25
@@ -54,7 +54,7 @@ def constrained(flow: Any, t, dt, state: Any, params: Any):
     flowing = immersion.through(domain, joined, layouts, t)
     step, known = jnp.asarray(dt, now.dtype), projection.gradient(inverse(before.elapsed) * before.impulse)
     flowing = tuple(map(jnp.add, flowing, solids.seepage(immersion, known, SEEPAGE * step)))
-    divergence = projection.divergence(flowing, t, layouts)
+    divergence = projection.divergence(flowing, t, layouts) - swelling(flow, immersion, t)
     phi = solids.potential(immersion, domain, divergence, before.impulse)
     slopes = projection.gradient(phi)
     after = solids.reaction(immersion, domain, layout, before, state.velocity, joined, phi, slopes, step)
@@ -192,6 +192,20 @@ def flow_through_faces(flow: Any, t, state: Any, layouts: Sequence[FieldLayout])
     return tuple(map(jnp.add, immersion.through(flow.domain, state.velocity, layouts, t), seeping))
 
 
+def swelling(flow: Any, immersion: solids.Immersion, t) -> Array | float:
+    """The divergence of the velocity of bodies, times the part of each cell in them: what they gain by themselves.
+
+    What flows into a cell by that velocity, through its closed parts, is what its surface pushes out and this. It is
+    zero for rigid bodies. A cell that hardly opens would else have to let out all that the body in it gains.
+    """
+    if immersion.solid is None:
+        return 0.0
+    velocity = immersion.faces.velocity
+    assert velocity is not None
+    kinds = (mirrored(flow.projection.layout),) * len(velocity)
+    return immersion.solid * flow.projection.divergence(velocity, t, kinds)
+
+
 def divergence(flow: Any, t, state: Any, params: Any) -> Array:
     """div(u), beside bodies that of `Immersion.through`; zero in cells that their surface cuts.
 
@@ -207,7 +221,8 @@ def divergence(flow: Any, t, state: Any, params: Any) -> Array:
         motions = free_body.motions(immersion, domain, layout, t, solids.Reach(still, still))
         immersion = immersion.moved_by(free_body.together(motions.blocked, state.body.motion))
     flowing = immersion.through(domain, state.velocity, layouts, t)
-    return jnp.where(immersion.uncut, flow.projection.divergence(flowing, t, layouts), 0.0)
+    found = flow.projection.divergence(flowing, t, layouts) - swelling(flow, immersion, t)
+    return jnp.where(immersion.uncut, found, 0.0)
 
 
 def unphysical(flow: Any, state: Any, params: Any) -> dict[str, Array]:

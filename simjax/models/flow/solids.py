@@ -24,6 +24,7 @@ from simjax.jaxpr.parts import part
 from simjax.models.flow.solid_geometry import (
     OF_CELLS,
     at_faces,
+    at_nodes,
     between,
     counted,
     face_offset,
@@ -118,7 +119,7 @@ class Immersion(eqx.Module):
     the pressure, as the velocity there does not. projected: the share of the pressure's gradient that acts on faces.
     uncut: whether cells have no face with a profile or one that seeps. active: whether cells have a pressure: where a
     face of theirs is open. fill: in other cells, one over the number of neighbours that have one. operator:
-    -div(beta grad). inverse: near its inverse.
+    -div(beta grad). inverse: near its inverse. solid: the part of each cell in bodies that have a velocity, else None.
     """
 
     faces: Faces
@@ -134,6 +135,7 @@ class Immersion(eqx.Module):
     fill: Array
     operator: Elliptic
     inverse: Approximate
+    solid: Array | None = None
 
     def join(
         self, domain: Domain, velocity: Sequence[Array], layouts: Sequence[FieldLayout], t, reach: Reach
@@ -265,7 +267,10 @@ class Solid(eqx.Module):
             projected, uncut, active, fill, operator, approximate(operator, layout),
         )  # fmt: skip
         v = faces.velocity
-        return still if v is None else still.moved_by(still.blocked_by(domain, layout, v, t))
+        if v is None:
+            return still
+        part = 1 - open_cells(at_nodes(straightened(near, below, (OF_CELLS,) * ndim), below), range(ndim))
+        return dataclasses.replace(still, blocked=still.blocked_by(domain, layout, v, t), solid=part)
 
     def _distances(self, domain: Domain, layout: FieldLayout, t, dtype):
         """The distance at centres with two cells more all around, `weights_below`, and the distance on the n + 1 faces
@@ -349,10 +354,11 @@ def potential(immersion: Immersion, domain: Domain, divergence: Array, impulse: 
 
     right = jnp.where(connected, divergence, 0.0)
     if operator.closed:
-        # What profiles let through in total is taken from the cells that they belong to, where there are any.
+        # What profiles let through in total is taken from the cells that they belong to, where there are any, as far as
+        # they are open: one that hardly is would need a pressure without bound to let it pass.
         cut_cells = connected & ~immersion.uncut
         some = domain.sum(cut_cells.astype(right.dtype)) > 0
-        taken = jnp.where(some, cut_cells, connected).astype(right.dtype)
+        taken = jnp.where(some, jnp.where(cut_cells, operator.diagonal(0.0), 0.0), connected.astype(right.dtype))
         right = without_mean(right - taken * (domain.sum(volumes * right) / domain.sum(volumes * taken)))
     known = operator(lax.stop_gradient(impulse), 0.0)
     found = solve_elliptic(

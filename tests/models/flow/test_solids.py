@@ -281,6 +281,66 @@ def refused(**changed):
     return str(caught.value)
 
 
+def disc_in_a_channel(place, *, grows):
+    """A disc that drifts along a channel, closed in volume, or that grows in one whose ends are open."""
+    ends = (sj.OpenSide(), sj.OpenSide()) if grows else (sj.Inflow((1.0, 0.0)), sj.Outflow())
+
+    def distance(t, x, y):
+        return jnp.hypot(x - 0.5 - place - (0 if grows else 0.3 * t), y - 0.47) - RADIUS - (0.3 * t if grows else 0)
+
+    def velocity(axis):
+        def of_disc(t, x, y):
+            away = x - 0.5 - place, y - 0.47
+            return 0.3 * (away[axis] / jnp.hypot(*away) if grows else jnp.full_like(x + y, 1.0 - axis))
+
+        return of_disc
+
+    solid = Solid(distance, (velocity(0), velocity(1)), moving=True)
+    walls = (sj.NoSlipWall(), sj.NoSlipWall())
+    return Incompressible(Domain(Grid((24, 24))), [ends, walls], solid=solid, pressure_solver="multigrid")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("grows", [False, True])
+def test_a_cell_that_hardly_opens_needs_no_great_pressure(grows):
+    """Of what profiles let through it takes what it can let out, and what a body that grows gains in it stays there."""
+
+    @jax.jit
+    def active(place):
+        return jnp.sum(disc_in_a_channel(place, grows=grows).immersion_at(jnp.zeros(())).active)
+
+    # Two places between which a cell opens, that differ by rounding.
+    places = np.linspace(0, 1 / 24, 33)
+    counts = [int(active(place)) for place in places]
+    k = next(k for k in range(32) if counts[k] != counts[k + 1])
+    low, high = places[k], places[k + 1]
+    for _ in range(40):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if int(active(middle)) == counts[k] else (low, middle)
+    assert high - low < 1e-12
+
+    @jax.jit
+    def pressure(place):
+        return advanced(disc_in_a_channel(place, grows=grows), parameters(0.02), 2, 5e-3)[1].reaction.pressure
+
+    before, after = (float(jnp.max(jnp.abs(pressure(place)))) for place in (low, high))
+    # Places that differ by rounding; a thousand times as much where a cell has to let out what it cannot.
+    np.testing.assert_allclose(after, before, rtol=1e-3)
+
+
+@pytest.mark.slow
+def test_a_body_that_grows_pushes_out_its_volume():
+    """To second order: what it gains in the cells that its surface cuts is not the fluid's."""
+    errors = []
+    for place in (0.0, 0.013, 0.029):
+        model = disc_in_a_channel(place, grows=True)
+        after = jax.jit(lambda model=model: advanced(model, parameters(0.02), 2, 1e-3)[1])()
+        out = jnp.mean(after.outlets[0]) - jnp.mean(after.velocity[0][0])
+        errors.append(float(out) / (2 * np.pi * (RADIUS + 0.3 * 2e-3) * 0.3) - 1)
+    # (h / R)^2 / 12 with eight cells across.
+    assert max(map(abs, errors)) < 0.005, errors
+
+
 def test_geometry_that_cannot_be_is_refused():
     assert "expected negative distances inside of bodies; got at least 1.03125" in refused(
         coefficients={"solid": "1 + x"}
