@@ -9,8 +9,9 @@ import jax
 import numpy as np
 
 from simjax.certificate.directions import Unknowns
+from simjax.config.stretching import grid_of
 from simjax.grid import AXES, Grid
-from simjax.schema.config import Config, GridConfig
+from simjax.schema.config import Config
 from simjax.schema.formula import Formula
 
 SOLID, SOLID_VELOCITY = "solid", "solid_velocity"
@@ -35,7 +36,7 @@ def with_places(config: Config) -> Config:
     Raises:
         ConfigurationError: the formula is so long that it cannot be moved.
     """
-    cells, coefficients = _cells(config.grid_of_fields()), dict(config.coefficients)
+    cells, coefficients = _cells(grid_of(config.grid_of_fields())), dict(config.coefficients)
     distance, velocity = coefficients[SOLID], coefficients.get(SOLID_VELOCITY)
     assert isinstance(distance, tuple)
     coefficients[SOLID] = (Formula(f"({_moved(distance[0], cells)}) - {_number(OUTWARD)}"),)
@@ -61,11 +62,10 @@ def ways_of_distance(grid: Grid, start: Unknowns) -> dict[str, Unknowns]:
     return {way: still | {SHAPE: (-part,)} for way, part in parts}
 
 
-def _cells(grid: Grid | GridConfig) -> dict[str, float]:
+def _cells(grid: Grid) -> dict[str, float]:
     """Way -> the length of a cell on it: "along x", ..., and "outward"."""
-    ends = zip(AXES, grid.lower, grid.upper, grid.shape, strict=False)
-    along = {f"along {axis}": (upper - lower) / n for axis, lower, upper, n in ends}
-    return along | {OUTWARD: math.prod(along.values()) ** (1 / len(along))}
+    along = {f"along {axis}": h for axis, h in zip(AXES, grid.mean_spacing, strict=False)}
+    return along | {OUTWARD: math.prod(grid.mean_spacing) ** (1 / grid.ndim)}
 
 
 def _number(way: str) -> str:

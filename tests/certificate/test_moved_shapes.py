@@ -6,6 +6,7 @@ import pytest
 from simjax.certificate.field_run import functions_of
 from simjax.certificate.moved_shapes import SHAPE_OFFSET, keeps_formula, ways_of_formula, with_places
 from simjax.config import load_config
+from simjax.config.stretching import grid_of
 from simjax.schema.numbers import named_numbers
 
 MOVING = "maximum(abs(x - 0.5 - 0.3*t) - 0.2, abs(y - 0.5) - 0.125)"
@@ -33,7 +34,7 @@ def test_what_moves_stays_a_formula(name, kept):
 
 def test_each_way_moves_the_body_by_a_cell_with_its_velocity():
     config = drifting()
-    grid, (distance,) = config.grid_of_fields(), config.coefficients["solid"]
+    grid, (distance,) = grid_of(config.grid_of_fields()), config.coefficients["solid"]
     numbers = {name: np.asarray(value) for name, value in named_numbers(config).items()}
     h = (2 / 160, 1 / 80)
     assert numbers["solid_along_x"] == SHAPE_OFFSET * h[0] and numbers["solid_outward"] == SHAPE_OFFSET * h[0]
