@@ -1,12 +1,13 @@
 """Time in a simulation: a schedule of frames, and a clock that cannot drift."""
 
+import dataclasses
 import math
 from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 from jax.core import Tracer
 
 from simjax.errors import ConfigurationError
@@ -236,6 +237,22 @@ def tick_fixed(clock: Clock, schedule: Schedule) -> tuple[Clock, tuple[Array, Ar
     return _ticked(clock, dt, completes, elapsed), (time_of(clock, schedule), dt, clock.step)
 
 
+def ticked_fixed(clock: Clock, schedule: Schedule, count: Array) -> Clock:
+    """The clock after `count` steps, at least one, with `dt`: that after so many times `tick_fixed`."""
+    dtype, substep, steps = clock.elapsed.dtype, clock.substep + count, jnp.full_like(clock.substep, schedule.steps)
+    frames, substep = lax.div(substep, steps), lax.rem(substep, steps)
+    last = jnp.where(substep == 0, schedule.steps, substep) - 1
+    return dataclasses.replace(
+        clock,
+        frame=clock.frame + frames,
+        substep=substep,
+        step=clock.step + count,
+        elapsed=substep.astype(dtype) * jnp.asarray(schedule.dt, dtype),
+        elapsed_low=jnp.zeros_like(clock.elapsed_low),
+        dt=length_of(schedule, last, dtype),
+    )
+
+
 def length_of(schedule: Schedule, substep: Array, dtype) -> Array:
     """Length of a frame's step number `substep`, with `dt`."""
     assert schedule.dt is not None
@@ -263,6 +280,18 @@ def _ticked(clock: Clock, dt: Array, completes: Array, elapsed: Pair) -> Clock:
         smallest_limit=clock.smallest_limit,
         status=clock.status,
     )
+
+
+def numbers_of(clock: Clock) -> tuple[Array, Array]:
+    """The counts of a clock as one array, and its times: a loop on a GPU takes a launch for each array."""
+    counts = jnp.stack([clock.frame, clock.substep, clock.step, clock.status])
+    return counts, jnp.stack([clock.elapsed, clock.elapsed_low, clock.dt, clock.first_limit, clock.smallest_limit])
+
+
+def clock_of(counts: Array, times: Array) -> Clock:
+    """The clock with these `numbers_of` it."""
+    frame, substep, step, status = counts
+    return Clock(frame, substep, step, *times, status)
 
 
 def at_frame_start(clock: Clock) -> Clock:

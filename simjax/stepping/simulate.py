@@ -14,6 +14,7 @@ from simjax.errors import ConfigurationError
 from simjax.integrators.integrator import Integrator, ReversibleIntegrator
 from simjax.integrators.storage import Stored
 from simjax.jaxpr.parts import part
+from simjax.jaxpr.platform import platform
 from simjax.jaxpr.varying import match_varying, steady_carry, taken_where, vary_like, varying_axes
 from simjax.status import (
     FRAME_UNFINISHED,
@@ -31,7 +32,19 @@ from simjax.stepping.checkpointing.host_memory import require_host_memory
 from simjax.stepping.checkpointing.loops import repeat
 from simjax.stepping.checkpointing.plan import Binomial, Checkpoint, Plan, Policy, plan
 from simjax.stepping.checkpointing.reversible_scan import reversed_scan
-from simjax.stepping.clock import Clock, Number, Schedule, length_of, tick, tick_fixed, time_left, time_of
+from simjax.stepping.clock import (
+    Clock,
+    Number,
+    Schedule,
+    clock_of,
+    length_of,
+    numbers_of,
+    tick,
+    tick_fixed,
+    ticked_fixed,
+    time_left,
+    time_of,
+)  # fmt: skip
 from simjax.stepping.faults import is_traced, raise_on_fault
 from simjax.stepping.temporal_blocking import blocked, step_of
 
@@ -113,39 +126,63 @@ def _integrated_steps(
     packing = integrator.packing() if isinstance(integrator, Stored) and checkpoint is None else None
     integrator = packing or integrator
     prepared = prepared_scheme(model, integrator, params, state, schedule)
-
-    def step(carry):
-        state, clock = carry
-        return take_step(model, integrator, params, state, clock, schedule, until, prepared)
-
-    if packing is not None:
-        return _packed_steps(model, packing, params, begin, step, steps)
-    checkpoint = checkpoint or "none"
     # Multi-stage steps gain nothing from it.
     in_pairs = integrator.stages == 1
-    several = model.domain.steps_per_exchange
+    several = model.domain.steps_per_exchange if packing is None else 0
     if several and steps >= several:
         steps_at_once = _several_steps(model, integrator, params, prepared, state, schedule, until)
-        state, clock = repeat(steps_at_once, begin, steps // several, checkpoint, in_pairs=in_pairs)
+        begin = repeat(steps_at_once, begin, steps // several, checkpoint or "none", in_pairs=in_pairs)
         steps %= several
-    if steps:
-        state, clock = repeat(step, (state, clock), steps, checkpoint, in_pairs=in_pairs)
-    return state, clock
+        if not steps:
+            return begin
+        return _integrated_steps(model, integrator, params, begin, schedule, steps, until, checkpoint)
+
+    def by_clock(carry):
+        return take_step(model, integrator, params, *carry, schedule, until, prepared)
+
+    def by_numbers(carry):
+        state, *numbers = carry
+        state, clock = by_clock((state, clock_of(*numbers)))
+        return state, *numbers_of(clock)
+
+    def by_count(carry):
+        state, count, status = carry
+        before, after = (ticked_fixed(clock, schedule, n) for n in (count, count + 1))
+        state = step_of(model, integrator, time_of(before, schedule), after.dt, before.step, state, params, prepared)
+        wrong = model.fault(time_of(after, schedule), params)
+        return state, count + 1, status if wrong is None else status | wrong
+
+    # Of a fixed length the number of steps tells the time: a loop then carries no clock, whose parts are a launch each.
+    counted, together = schedule.dt is not None, platform() == "gpu"
+    if counted:
+        step, carry = by_count, (state, jnp.zeros_like(clock.step), clock.status)
+    elif together:
+        step, carry = by_numbers, (state, *numbers_of(clock))
+    else:
+        step, carry = by_clock, begin
+    if packing is None:
+        state, *time = repeat(step, carry, steps, checkpoint or "none", in_pairs=in_pairs)
+    else:
+        state, *time = _packed_steps(model, packing, params, carry, step, steps)
+    if not counted:
+        return state, clock_of(*time) if together else time[0]
+    after = ticked_fixed(clock, schedule, jnp.full_like(clock.step, steps))
+    return state, eqx.tree_at(lambda c: c.status, after, time[1])
 
 
-def _packed_steps(model: Model, integrator: Stored, params, begin, step: Callable, steps: int):
-    """(state, clock) after steps between which fields take 16 bits of memory."""
+def _packed_steps(model: Model, integrator: Stored, params, carry, step: Callable, steps: int):
+    """The carry after steps between which fields, its first part, take 16 bits of memory."""
     assert isinstance(model, GridModel)
 
     def packed_step(carry):
-        kept, clock = carry
-        state, clock = step((integrator.unpacked(model, kept, params), clock))
-        return integrator.packed(model, state, params), clock
+        kept, *time = carry
+        state, *time = step((integrator.unpacked(model, kept, params), *time))
+        return integrator.packed(model, state, params), *time
 
-    state, clock = begin
-    packed = integrator.packed(model, state, params), clock
-    kept, clock = repeat(packed_step, packed, steps, "none", in_pairs=integrator.stages == 1)
-    return integrator.unpacked(model, kept, params), clock
+    state, *time = carry
+    packed = integrator.packed(model, state, params), *time
+    kept, *time = repeat(packed_step, packed, steps, "none", in_pairs=integrator.stages == 1)
+    return integrator.unpacked(model, kept, params), *time
 
 
 def if_good(model: Model, params, begin, after):
@@ -282,15 +319,14 @@ def _courant_step(model, integrator, params, state, clock: Clock, schedule: Sche
     limits = jnp.where(ready, smallest, clock.smallest_limit), jnp.where(ready, fault, OK) | clock.status
     clock = eqx.tree_at(lambda c: (c.smallest_limit, c.status), clock, limits)
 
-    def forward(carry):
-        state, clock = carry
-        state = take(state, time_of(clock, schedule), dt, clock.step)
-        clock = eqx.tree_at(lambda c: c.first_limit, clock, first)
-        return state, tick(clock, dt, remaining <= limit)
-
+    # The clock is not part of what the condition passes on: each of its numbers would be a copy on a GPU.
     take_it = ready & (fault == OK)
     of_members = bool(varying_axes(take_it) - {*model.domain.names})
-    return taken_where(take_it, forward, (state, clock), both=of_members)
+    t = time_of(clock, schedule)
+    state = taken_where(take_it, lambda state: take(state, t, dt, clock.step), state, both=of_members)
+    begun = eqx.tree_at(lambda c: c.first_limit, clock, first)
+    ticked = tick(begun, dt, remaining <= limit)
+    return state, jax.tree.map(lambda new, old: jnp.where(take_it, new, old), ticked, clock)
 
 
 def _undo_step(model, integrator: ReversibleIntegrator, params, state, clock: Clock, schedule: Schedule, prepared):

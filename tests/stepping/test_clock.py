@@ -1,5 +1,6 @@
 """A clock in single precision that keeps its rounding errors, and runs whose step becomes too short."""
 
+import dataclasses
 import functools
 from fractions import Fraction
 
@@ -16,7 +17,16 @@ import simjax as sj
 from simjax.errors import ConfigurationError, NumericalError
 from simjax.integrators.table import INTEGRATORS
 from simjax.status import OK, STEP_COLLAPSED, STEP_SHRUNK
-from simjax.stepping.clock import Clock, Schedule, elapsed_of, time_of
+from simjax.stepping.clock import (
+    Clock,
+    Schedule,
+    clock_of,
+    elapsed_of,
+    numbers_of,
+    tick_fixed,
+    ticked_fixed,
+    time_of,
+)  # fmt: skip
 from simjax.stepping.compensated import added, pair_of, product, total_of, two_sum
 from simjax.stepping.simulate import advance, simulate
 
@@ -112,6 +122,27 @@ def test_a_frame_has_as_many_short_steps_as_it_says(options):
     # The last two steps of a frame share what is left, so there may be one more.
     assert abs(int(clock.step) - 200_000) <= 2
     assert int(clock.frame) == 2 and float(elapsed_of(clock)) == 0 and int(clock.status) == OK
+
+
+@pytest.mark.parametrize("schedule", [sj.Schedule(0.1, dt=0.03), sj.Schedule(steps=3, dt=0.1)])
+def test_many_steps_at_once_are_so_many_steps(schedule):
+    clock = begin = dataclasses.replace(sj.Clock.zero(jnp.float32), substep=jnp.asarray(1, jnp.int32))
+    for count in range(1, 10):
+        clock, _ = tick_fixed(clock, schedule)
+        for found, expected in zip(
+            jax.tree.leaves(ticked_fixed(begin, schedule, jnp.asarray(count, jnp.int32))),
+            jax.tree.leaves(clock),
+            strict=True,
+        ):
+            assert found == expected and found.dtype == expected.dtype
+
+
+def test_numbers_of_a_clock_are_all_of_it():
+    clock = jax.tree.unflatten(
+        jax.tree.structure(sj.Clock.zero(jnp.float32)),
+        [jnp.asarray(k, leaf.dtype) for k, leaf in enumerate(jax.tree.leaves(sj.Clock.zero(jnp.float32)))],
+    )
+    assert jax.tree.leaves(clock_of(*numbers_of(clock))) == jax.tree.leaves(clock)
 
 
 def test_steps_far_below_a_rounding_of_the_frame_advance_time():

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import jax
 from jax import lax
 
+from simjax.jaxpr.invariants import formed_before
 from simjax.jaxpr.platform import platform
 from simjax.jaxpr.stages import STAGES
 from simjax.jaxpr.varying import steady_carry
@@ -21,6 +22,8 @@ def repeat(step: Callable, carry, steps: int, checkpoint: Policy | Binomial, *, 
     cells would take twice as long.
     """
     step, carry = steady_carry(step, carry)
+    if platform() == "gpu":  # where each of them is a launch
+        step = formed_before(step, carry)
 
     def body(carry, _):
         return step(carry), None
