@@ -17,6 +17,15 @@ def platform() -> str:
     return _absent.get() or jax.default_backend() if device is None else device.platform
 
 
+def one_pass() -> bool:
+    """Tell whether what could be a loop of many short turns is written as one operation on all of them at once.
+
+    On a GPU it is: every turn would be some launches, and would load and store what the loop carries. A CPU keeps that
+    in its cache, and a TPU is slow where the one operation looks up values.
+    """
+    return platform() == "gpu"
+
+
 @contextmanager
 def tracing_for(name: str) -> Iterator[None]:
     """Trace for a platform that is not there, where no mesh of its devices says so."""

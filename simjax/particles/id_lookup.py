@@ -6,7 +6,8 @@ from jax import Array, lax
 
 from simjax.errors import ConfigurationError
 from simjax.particles.cells import EMPTY, Cells
-from simjax.particles.neighbor_list import GROUP, interior, nearby, own_slot, placed, turns
+from simjax.particles.neighbor_list import GROUP, interior, nearby, placed, turns
+from simjax.particles.neighbor_slots import own_slot
 
 
 def slots_of(cells: Cells, position: Array, ids: Array, wanted: Array) -> tuple[Array, Array]:
