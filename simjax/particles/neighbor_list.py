@@ -26,11 +26,11 @@ class Neighbours(eqx.Module):
     """The partners of every particle of a block within some distance.
 
     slot: `(length, particles)` int32, positions in the flattened padded block; unused entries hold the particle's own.
-    Where `at_once`, as on a GPU, it is `(particles, length)` of slots counted cell by cell (`one_pass.by_cell`): sums
-    are one operation on all of it.
     owner: `(particles,)` int32, which slot of the flattened block each column is about. place: `cells.shape` int32, the
     column of each slot; of an empty one, `particles`. Columns beyond the last particle are about slot 0, without
-    partners. longest: number of rows, from the first on, in which there are partners, int32.
+    partners. longest: number of rows, from the first on, in which there are partners, int32. own: None; where sums are
+    one operation on the whole list, as on a GPU, the slot of each particle, `(particles,)` int32, and then `slot` is
+    `(particles, length)` and both are counted cell by cell (`one_pass.by_cell`).
 
     Partners come in one order, by cell and slot, so that a list made anew of the same particles gives the same sums.
     """
@@ -39,15 +39,14 @@ class Neighbours(eqx.Module):
     owner: Array
     place: Array
     longest: Array
-    at_once: bool = eqx.field(static=True, default=False)
+    own: Array | None = None
 
     def without(self, cells: Cells, slots: Array) -> "Neighbours":
         """The list without partners in some slots of each particle, `(count, particles)` int32."""
-        own = own_slot(cells).ravel()[self.owner]
-        if self.at_once:
-            own, slots = by_cell(cells, own)[:, None], by_cell(cells, slots).T[:, :, None]
+        if self.own is None:
+            own, slots = own_slot(cells).ravel()[self.owner][None], slots[None]
         else:
-            own, slots = own[None], slots[None]
+            own, slots = self.own[:, None], by_cell(cells, slots).T[:, :, None]
         return dataclasses.replace(self, slot=jnp.where(jnp.any(self.slot[:, None] == slots, axis=1), own, self.slot))
 
 
@@ -56,9 +55,10 @@ def of_every_slot(cells: Cells, slot: Array) -> Neighbours:
     column = jnp.arange(cells.slots, dtype=jnp.int32)
     longest = jnp.asarray(slot.shape[0], jnp.int32)
     slot = slot.reshape(slot.shape[0], cells.slots)
-    if at_once := one_pass():
-        slot = by_cell(cells, slot).T
-    return Neighbours(slot, column, column.reshape(cells.shape), longest, at_once)
+    place = column.reshape(cells.shape)
+    if one_pass():
+        return Neighbours(by_cell(cells, slot).T, column, place, longest, by_cell(cells, own_slot(cells).ravel()))
+    return Neighbours(slot, column, place, longest)
 
 
 def turns(cells: Cells) -> int:
@@ -116,7 +116,7 @@ def neighbours_within(
     owner, place = (columns_by_cell if one_pass() else _columns)(filled, max_particles)
     own = own_slot(cells).ravel()[owner]
     used = jnp.arange(max_particles, dtype=jnp.int32) < count
-    if at_once := one_pass():
+    if one_pass():
         own = by_cell(cells, own)
         found = within_at_once(cells, coordinates, occupied, distance, own)
         slot, each = listed_at_once(cells, jnp.where(used[:, None], found, np.uint32(0)), own, max_neighbors)
@@ -127,9 +127,9 @@ def neighbours_within(
     fault = jnp.where(cells.domain.max(longest) > max_neighbors, LIST_FULL, OK).astype(jnp.int32)
     fault |= jnp.where(cells.domain.max(count) > max_particles, BLOCK_FULL, OK).astype(jnp.int32)
     longest = jnp.minimum(longest, max_neighbors)
-    if not at_once:
-        slot = _listed(cells, found, own, max_neighbors, longest)
-    return Neighbours(slot, owner, place, longest, at_once), fault
+    if one_pass():
+        return Neighbours(slot, owner, place, longest, own), fault
+    return Neighbours(_listed(cells, found, own, max_neighbors, longest), owner, place, longest), fault
 
 
 def _columns(filled: Array, particles: int) -> tuple[Array, Array]:

@@ -37,12 +37,12 @@ def within_at_once(cells: Cells, coordinates: Array, occupied: Array, distance: 
     """
     table = Table(cells, jnp.where(occupied, coordinates, jnp.inf))
     around, bits = _words(cells)
-    index = (own - own % cells.capacity)[:, None, None] + jnp.asarray(around)
+    index = (own - own % cells.capacity)[:, None, None] + jnp.asarray(around)[None]
     limit = jnp.asarray(distance, coordinates.dtype) ** 2
     mine, theirs = table.at(own), table.at(index)
     square = sum((x[:, None, None] - y) ** 2 for x, y in zip(mine, theirs, strict=True))
     near = (square < limit) & (index != own[:, None, None])
-    return jnp.sum(jnp.where(near, jnp.asarray(bits), np.uint32(0)), axis=-1)
+    return jnp.sum(jnp.where(near, jnp.asarray(bits)[None], np.uint32(0)), axis=-1, dtype=jnp.uint32)
 
 
 def listed_at_once(cells: Cells, found: Array, own: Array, length: int) -> tuple[Array, Array]:
@@ -56,13 +56,13 @@ def listed_at_once(cells: Cells, found: Array, own: Array, length: int) -> tuple
     through = jnp.cumsum(each, axis=1)
     bits = np.uint32(1) << np.arange(WORD, dtype=np.uint32)
     # The row of a bit is the number of those before it.
-    within = lax.population_count(found[:, :, None] & jnp.asarray(bits - 1)).astype(jnp.int32)
+    within = lax.population_count(found[:, :, None] & jnp.asarray(bits - 1)[None, None]).astype(jnp.int32)
     row = (through - each)[:, :, None] + within
-    listed = (found[:, :, None] & jnp.asarray(bits) != 0) & (row < length)
+    listed = (found[:, :, None] & jnp.asarray(bits)[None, None] != 0) & (row < length)
     column = jnp.arange(count, dtype=jnp.int32)[:, None, None]
     place = jnp.where(listed, column * length + row, count * length)
     around, _ = _words(cells)
-    there = (own - own % cells.capacity)[:, None, None] + jnp.asarray(around)
+    there = (own - own % cells.capacity)[:, None, None] + jnp.asarray(around)[None]
     unused = jnp.broadcast_to(own[:, None], (count, length)).ravel()
     slot = unused.at[place.ravel()].set(there.ravel(), mode="drop", unique_indices=True)
     return slot.reshape(count, length), through[:, -1]

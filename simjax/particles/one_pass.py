@@ -39,7 +39,7 @@ class Table:
         """The tree of values at the numbers `index` of slots as `by_cell` counts them: arrays `(..., *index.shape)`."""
         found: list[Any] = [None] * len(self._leads)
         for rows, members in zip(self._rows, self._kinds.values(), strict=True):
-            entries, first = rows.at[index].get(mode="promise_in_bounds"), 0
+            entries, first = rows.at[index].get(mode="promise_in_bounds", wrap_negative_indices=False), 0
             for k in members:
                 last = first + math.prod(self._leads[k])
                 one = [entries[..., component] for component in range(first, last)]
@@ -99,4 +99,4 @@ def _copied(index: Array, number: int) -> Array:
     fuses all of it; it does not know that bits which cannot be set add nothing. The compiler of the kernel does, and
     computes what the expressions share once.
     """
-    return index + lax.shift_right_logical((index & 1) + number, 8) if number else index
+    return index + lax.shift_right_logical((index & 1) + number, jnp.full_like(index, 8)) if number else index

@@ -29,7 +29,7 @@ ROWS = 4
 
 def in_one_pass(pairs: Pairs) -> bool:
     """Tell whether sums are one operation on all candidates: as their list was made, and without one by platform."""
-    return one_pass() if pairs.neighbours is None else pairs.neighbours.at_once
+    return one_pass() if pairs.neighbours is None else pairs.neighbours.own is not None
 
 
 def all_candidates(pairs: Pairs, values) -> tuple[Array, Callable]:
@@ -38,22 +38,22 @@ def all_candidates(pairs: Pairs, values) -> tuple[Array, Callable]:
     """
     cells, neighbours = pairs.cells, pairs.neighbours
     coordinates, occupied, padded = _around(pairs, values)
-    own = own_slot(cells).ravel()
     if neighbours is None:
         # Nothing is near what is not there.
         coordinates = jnp.where(occupied, coordinates, jnp.inf)
-        own = by_cell(cells, own)
+        own = by_cell(cells, own_slot(cells).ravel())
         index = (own - own % cells.capacity)[:, None] + jnp.asarray(slots_around(cells))
     else:
-        own = by_cell(cells, own[neighbours.owner])
-        index = neighbours.slot
+        assert neighbours.own is not None
+        own, index = neighbours.own, neighbours.slot
     table = Table(cells, (coordinates, padded))
-    mine, here = table.at(own)
+    own = own[:, None]
 
     def of(index: Array):
+        # Looked up anew for every candidate, so that nothing stands between the table and the sums.
+        mine, here = table.at(jnp.broadcast_to(own, index.shape))
         theirs, there = table.at(index)
-        spread = jax.tree.map(lambda u: jnp.broadcast_to(u[..., None], (*u.shape, index.shape[1])), (mine, here))
-        return *_met(pairs, spread[0], theirs, index != own[:, None]), spread[1], there
+        return *_met(pairs, mine, theirs, index != own), here, there
 
     return index, of
 
