@@ -12,9 +12,11 @@ _absent: ContextVar[str | None] = ContextVar("absent", default=None)
 
 
 def platform() -> str:
-    """`cpu`, `gpu` or `tpu`: that of the mesh inside `shard_map`, which may be of a machine that is not there."""
+    """`cpu`, `gpu` or `tpu`: as `tracing_for` says, or that of the mesh inside `shard_map`, which may be of a machine
+    that is not there.
+    """
     device = jax.sharding.get_abstract_mesh().abstract_device
-    return _absent.get() or jax.default_backend() if device is None else device.platform
+    return _absent.get() or (jax.default_backend() if device is None else device.platform)
 
 
 def one_pass() -> bool:
@@ -28,7 +30,7 @@ def one_pass() -> bool:
 
 @contextmanager
 def tracing_for(name: str) -> Iterator[None]:
-    """Trace for a platform that is not there, where no mesh of its devices says so."""
+    """Trace for a platform that is not there, whatever devices the mesh has."""
     token = _absent.set(name)
     try:
         yield

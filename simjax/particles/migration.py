@@ -133,7 +133,8 @@ def _arrived(cells: Cells, origin: Array) -> tuple[Array, Array]:
 def _ranked(chosen: Array) -> tuple[Array, Array]:
     """Count those chosen in each cell, and those before each candidate; candidates stand along the first axis."""
     if one_pass():
-        through = jnp.cumsum(chosen, axis=0, dtype=jnp.int32)
+        chosen = chosen.astype(jnp.int32)
+        through = jnp.cumsum(chosen, axis=0)
         return through[-1], through - chosen
     groups = chosen.astype(jnp.int32).reshape(-1, GROUP, *chosen.shape[1:])
 
