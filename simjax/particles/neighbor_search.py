@@ -58,14 +58,15 @@ def listed_at_once(cells: Cells, found: Array, own: Array, length: int) -> tuple
     # The row of a bit is the number of those before it.
     within = lax.population_count(found[:, :, None] & jnp.asarray(bits - 1)[None, None]).astype(jnp.int32)
     row = (through - each)[:, :, None] + within
-    listed = (found[:, :, None] & jnp.asarray(bits)[None, None] != 0) & (row < length)
-    column = jnp.arange(count, dtype=jnp.int32)[:, None, None]
-    place = jnp.where(listed, column * length + row, count * length)
+    row = jnp.where(found[:, :, None] & jnp.asarray(bits)[None, None] != 0, row, length)
+    column = jnp.broadcast_to(jnp.arange(count, dtype=jnp.int32)[:, None, None], row.shape)
     around, _ = _words(cells)
     there = (own - own % cells.capacity)[:, None, None] + jnp.asarray(around)[None]
-    unused = jnp.broadcast_to(own[:, None], (count, length)).ravel()
-    slot = unused.at[place.ravel()].set(there.ravel(), mode="drop", unique_indices=True)
-    return slot.reshape(count, length), through[:, -1]
+    # Rows beyond the last are dropped. Two numbers tell the place: their product may be more than an int32 holds.
+    unused = jnp.broadcast_to(own[:, None], (count, length))
+    place = column.reshape(-1), row.reshape(-1)
+    slot = unused.at[place].set(there.reshape(-1), mode="drop", unique_indices=True, wrap_negative_indices=False)
+    return slot, through[:, -1]
 
 
 def _words(cells: Cells) -> tuple[np.ndarray, np.ndarray]:

@@ -223,3 +223,22 @@ def test_a_gpu_runs_no_loop(listed):
     assert "scatter-add" not in sums
     looped = traced("cpu", listed=listed)
     assert all("scan" in names for names in looped[not listed :])
+
+
+def test_each_sum_of_a_pass_has_an_expression_of_its_own():
+    """XLA keeps apart only what it does not know to be equal; and more sums than get copies are summed as they are."""
+    index = jnp.asarray(np.random.default_rng(0).integers(0, 2**31 - 1, (3, 5)), jnp.int32)
+
+    def of(count):
+        return lambda index: [jnp.sin(index.astype(jnp.float64)) + k for k in range(count)]
+
+    for count, expressions in ((COPIES, COPIES), (COPIES + 1, 1)):
+        found = summed(of(count), index)
+        expected = [np.sum(np.sin(np.asarray(index, float)) + k, axis=1) for k in range(count)]
+        # Roundings of five numbers as large as the count.
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-14 * COPIES)
+        # What XLA on this machine takes to be one expression it computes once.
+        text = jax.jit(lambda index, count=count: summed(of(count), index)).lower(index).as_text()
+        assert text.count("stablehlo.sine") in (expressions, count)
+        looked_up = len({line.split("=")[1] for line in text.splitlines() if "stablehlo.convert" in line})
+        assert looked_up == expressions
