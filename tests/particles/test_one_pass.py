@@ -20,7 +20,7 @@ from simjax.particles.id_lookup import partners_of, slots_of
 from simjax.particles.migration import rebin
 from simjax.particles.neighbor_list import neighbours_within, of_every_slot
 from simjax.particles.neighbor_slots import own_slot
-from simjax.particles.one_pass import by_cell
+from simjax.particles.one_pass import COPIES, by_cell, summed
 from simjax.particles.pairs import Pairs
 from simjax.status import BLOCK_FULL, LIST_FULL
 
@@ -204,7 +204,7 @@ def traced(name, *, listed):
         return pull(found)
 
     with tracing_for(name):
-        neighbours = made(within)
+        neighbours = jax.eval_shape(made, within)
         return [
             list(operations(jax.make_jaxpr(function)(*arguments).jaxpr))
             for function, arguments in (
@@ -237,8 +237,5 @@ def test_each_sum_of_a_pass_has_an_expression_of_its_own():
         expected = [np.sum(np.sin(np.asarray(index, float)) + k, axis=1) for k in range(count)]
         # Roundings of five numbers as large as the count.
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-14 * COPIES)
-        # What XLA on this machine takes to be one expression it computes once.
         text = jax.jit(lambda index, count=count: summed(of(count), index)).lower(index).as_text()
-        assert text.count("stablehlo.sine") in (expressions, count)
-        looked_up = len({line.split("=")[1] for line in text.splitlines() if "stablehlo.convert" in line})
-        assert looked_up == expressions
+        assert len({line.split("=")[1] for line in text.splitlines() if "stablehlo.convert" in line}) == expressions
