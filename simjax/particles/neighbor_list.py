@@ -44,10 +44,12 @@ class Neighbours(eqx.Module):
     def without(self, cells: Cells, slots: Array) -> "Neighbours":
         """The list without partners in some slots of each particle, `(count, particles)` int32."""
         if self.own is None:
-            own, slots = own_slot(cells).ravel()[self.owner][None], slots[None]
+            out = jnp.any(self.slot[:, None] == slots[None], axis=1)
+            own = own_slot(cells).ravel()[self.owner][None]
         else:
-            own, slots = self.own[:, None], by_cell(cells, slots).T[:, :, None]
-        return dataclasses.replace(self, slot=jnp.where(jnp.any(self.slot[:, None] == slots, axis=1), own, self.slot))
+            out = jnp.any(self.slot[:, None] == by_cell(cells, slots).T[:, :, None], axis=1)
+            own = self.own[:, None]
+        return dataclasses.replace(self, slot=jnp.where(out, own, self.slot))
 
 
 def of_every_slot(cells: Cells, slot: Array) -> Neighbours:
