@@ -30,8 +30,8 @@ def columns_by_cell(filled: Array, particles: int) -> tuple[Array, Array]:
 
 
 def within_at_once(cells: Cells, coordinates: Array, occupied: Array, distance: float, own: Array) -> Array:
-    """For the particle of each slot `own`, counted cell by cell, a bit for each slot of the cells around, set
-    where a partner is: `(particles, words)` uint32.
+    """Bits for the slots of the cells around the particle of each slot `own`, counted cell by cell, set where a partner
+    is: `(particles, words)` uint32.
 
     coordinates: `(ndim, *cells.padded_shape)`; occupied: `cells.padded_shape`.
     """
@@ -70,7 +70,7 @@ def listed_at_once(cells: Cells, found: Array, own: Array, length: int) -> tuple
 
 
 def _words(cells: Cells) -> tuple[np.ndarray, np.ndarray]:
-    """What `slots_around` has for each bit of each word, and the bit, 0 beyond the last: `(words, WORD)` each."""
+    """Slots of `slots_around` that bits of words stand for, and the bits, 0 beyond the last: `(words, WORD)` each."""
     around = slots_around(cells)[0]
     words = math.ceil(around.size / WORD)
     bits = np.tile(np.uint32(1) << np.arange(WORD, dtype=np.uint32), words)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import jax
 import jax.numpy as jnp
@@ -16,15 +16,27 @@ from jax import Array, lax
 from simjax.jaxpr.platform import one_pass, where_needed
 from simjax.jaxpr.varying import steady_carry
 from simjax.particles.cells import GROUP, Cells
-from simjax.particles.neighbor_list import added_nearby, interior, nearby, placed, turns
+from simjax.particles.neighbor_list import Neighbours, added_nearby, interior, nearby, placed, turns
 from simjax.particles.neighbor_slots import own_slot, slots_around
 from simjax.particles.one_pass import Table, by_cell, summed
 
-if TYPE_CHECKING:
-    from simjax.particles.pairs import Pairs
-
 ROWS = 4
 """Rows of a list that one turn of the loop takes: sums are loaded and stored once for them."""
+
+
+class Pairs(Protocol):
+    """Fields of `particles.pairs.Pairs` that sums read."""
+
+    @property
+    def cells(self) -> Cells: ...
+    @property
+    def position(self) -> Array: ...
+    @property
+    def ids(self) -> Array: ...
+    @property
+    def cutoff(self) -> float: ...
+    @property
+    def neighbours(self) -> Neighbours | None: ...
 
 
 def in_one_pass(pairs: Pairs) -> bool:
