@@ -284,7 +284,7 @@ MUTATIONS = [
         "tests/particles/test_cells_and_pairs.py::test_lists_tell_what_does_not_fit",
     ),
     Mutation(
-        "the last partners of a list are not looked at", "particles/pairs.py",
+        "the last partners of a list are not looked at", "particles/pair_loops.py",
         "first < neighbours.longest", "first + 1 < neighbours.longest",
         "tests/particles/test_cells_and_pairs.py::test_lists_of_crowded_cells_hold_every_near_pair",
     ),
@@ -292,6 +292,26 @@ MUTATIONS = [
         "the last slots of a cell are not looked at", "particles/neighbor_list.py",
         "jnp.maximum(theirs, mine) < fullest", "jnp.maximum(theirs, mine) < fullest - 1",
         "tests/particles/test_cells_and_pairs.py::test_lists_of_crowded_cells_hold_every_near_pair",
+    ),
+    Mutation(
+        "a GPU walks through a list row by row", "jaxpr/platform.py",
+        'return platform() == "gpu"', "return False",
+        "tests/particles/test_one_pass.py::test_a_gpu_runs_no_loop",
+    ),
+    Mutation(
+        "all sums of a GPU's pass share one expression", "particles/one_pass.py",
+        "copy += 1", "copy += 0",
+        "tests/particles/test_one_pass.py::test_each_sum_of_a_pass_has_an_expression_of_its_own",
+    ),
+    Mutation(
+        "a copy of the slots for a sum of its own is another slot", "particles/one_pass.py",
+        "jnp.full_like(index, 8)", "jnp.full_like(index, 1)",
+        "tests/particles/test_one_pass.py::test_each_sum_of_a_pass_has_an_expression_of_its_own",
+    ),
+    Mutation(
+        "bits that are not set stand for partners on a GPU", "particles/neighbor_search.py",
+        "!= 0, row, length)", "!= 0, row, row)",
+        "tests/particles/test_one_pass.py::test_lists_of_crowded_cells_are_those_of_the_loops",
     ),
     Mutation(
         "particles enter the cell behind them", "particles/migration.py",
@@ -315,7 +335,7 @@ MUTATIONS = [
         "tests/particles/test_cells_and_pairs.py::test_migration_moves_particles_and_loses_none",
     ),
     Mutation(
-        "a sum over many nodes leaves the first ones out", "particles/mesh.py",
+        "a sum over many nodes leaves the first ones out", "particles/mesh_sums.py",
         "lax.fori_loop(0, first.shape[0], add", "lax.fori_loop(1, first.shape[0], add",
         "tests/particles/test_particle_mesh.py::test_weights_are_those_of_the_literature",
     ),

@@ -12,14 +12,25 @@ _absent: ContextVar[str | None] = ContextVar("absent", default=None)
 
 
 def platform() -> str:
-    """`cpu`, `gpu` or `tpu`: that of the mesh inside `shard_map`, which may be of a machine that is not there."""
+    """`cpu`, `gpu` or `tpu`: as `tracing_for` says, or that of the mesh inside `shard_map`, which may be of a machine
+    that is not there.
+    """
     device = jax.sharding.get_abstract_mesh().abstract_device
-    return _absent.get() or jax.default_backend() if device is None else device.platform
+    return _absent.get() or (jax.default_backend() if device is None else device.platform)
+
+
+def one_pass() -> bool:
+    """Tell whether what could be a loop of many short turns is written as one operation on all of them at once.
+
+    On a GPU it is: every turn would be some launches, and would load and store what the loop carries. A CPU keeps that
+    in its cache, and a TPU is slow where the one operation looks up values.
+    """
+    return platform() == "gpu"
 
 
 @contextmanager
 def tracing_for(name: str) -> Iterator[None]:
-    """Trace for a platform that is not there, where no mesh of its devices says so."""
+    """Trace for a platform that is not there, whatever devices the mesh has."""
     token = _absent.set(name)
     try:
         yield

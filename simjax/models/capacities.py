@@ -11,7 +11,7 @@ import numpy as np
 from simjax.grid import Grid
 from simjax.particles.cells import cells_for
 from simjax.particles.neighbor_list import GROUP
-from simjax.particles.pairs import ROWS
+from simjax.particles.pair_loops import ROWS
 from simjax.schema.config import Config
 
 SPARE = 1.3  # of the mean number of neighbours

@@ -8,16 +8,23 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from simjax.jaxpr.parts import part
+from simjax.jaxpr.platform import one_pass
 from simjax.jaxpr.varying import steady_carry
 from simjax.particles.cells import EMPTY, Cells
 from simjax.particles.pairs import Pair
+
+PAIRS = 2**22
+"""Pairs that are looked at together on a GPU, for which a tile is too little work to wait for. From the particles of
+all devices, so that the order of sums does not depend on the decomposition.
+"""
 
 
 class AllPairs(eqx.Module):
     """All pairs of a set of particles, in a box without images.
 
     cells: where particles are stored; which cell holds one is of no importance. position: `(ndim, *cells.shape)` from
-    the centre of the cell, of any length. ids: `cells.shape` int32. tile: partners taken at once.
+    the centre of the cell, of any length. ids: `cells.shape` int32. tile: partners taken at once; on a GPU at
+    least.
     """
 
     cells: Cells
@@ -78,7 +85,7 @@ class AllPairs(eqx.Module):
     def _count(self) -> tuple[int, int]:
         """Tiles, and partners in each, for the slots of all devices."""
         slots = self.cells.capacity * self.cells.domain.grid.cells
-        size = min(self.tile, slots)
+        size = min(max(self.tile, PAIRS // slots) if one_pass() else self.tile, slots)
         return -(-slots // size), size
 
     def _tiles(self, u: Array) -> Array:

@@ -13,6 +13,7 @@ from jax import Array, lax
 
 from simjax.errors import ConfigurationError
 from simjax.grid import FACE
+from simjax.jaxpr.platform import one_pass
 from simjax.jaxpr.varying import steady_carry
 from simjax.ops.scaling import scaled, times_i
 from simjax.particles.cells import Cells
@@ -27,6 +28,9 @@ ALIASES = {1: (1.0,), 2: (1.0, -2 / 3), 3: (1.0, -1.0, 2 / 15), 4: (1.0, -4 / 3,
 MESH_ERRORS = (1 / 4320, 3 / 1936, 7601 / 2271360, 143 / 28800)
 """The error of forces from a mesh of "pcs", as the coefficients of a series in (alpha h)^2."""
 CHUNK = 32
+"""Waves summed at once."""
+PAIRS = 2**22
+"""Of waves and slots of all devices, summed at once on a GPU, for which a chunk is too little work to wait for."""
 
 
 class FarField(eqx.Module):
@@ -112,7 +116,7 @@ class WaveSum(FarField):
         return jnp.asarray(2 * self.alpha / math.sqrt(math.pi), dtype)
 
     def _waves(self, cells: Cells) -> tuple[np.ndarray, np.ndarray]:
-        """Half of the wavevectors, `(chunks, CHUNK, ndim)`, and twice their weights, `(chunks, CHUNK)`."""
+        """Half of the wavevectors, `(chunks, waves, ndim)`, and twice their weights, `(chunks, waves)`."""
         lengths = np.array(cells.domain.grid.lengths)
         reach = [int(self.most * length / (2 * math.pi)) for length in lengths]
         indices = np.array(list(itertools.product(*(range(-n, n + 1) for n in reach))))
@@ -121,9 +125,12 @@ class WaveSum(FarField):
         square = np.sum(k * k, axis=1)
         k, square = k[square <= self.most**2], square[square <= self.most**2]
         weights = 8 * math.pi / math.prod(lengths) * np.exp(-square / (4 * self.alpha**2)) / square
-        missing = -len(k) % CHUNK
+        chunk = CHUNK
+        if one_pass():
+            chunk = min(max(CHUNK, PAIRS // (cells.capacity * cells.domain.grid.cells)), len(k))
+        missing = -len(k) % chunk
         k, weights = np.pad(k, [(0, missing), (0, 0)]), np.pad(weights, (0, missing))
-        return k.reshape(-1, CHUNK, cells.ndim), weights.reshape(-1, CHUNK)
+        return k.reshape(-1, chunk, cells.ndim), weights.reshape(-1, chunk)
 
 
 class MeshSum(FarField):

@@ -1,12 +1,17 @@
 """Particles that belong together by their ids, wherever they move."""
 
+import math
+
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
 from simjax.errors import ConfigurationError
+from simjax.jaxpr.platform import one_pass
 from simjax.particles.cells import EMPTY, Cells
-from simjax.particles.neighbor_list import GROUP, interior, nearby, own_slot, placed, turns
+from simjax.particles.neighbor_list import GROUP, interior, nearby, placed, turns
+from simjax.particles.neighbor_slots import cell_strides, displacements, own_slot, slots_around
+from simjax.particles.one_pass import Table, by_cell
 
 
 def slots_of(cells: Cells, position: Array, ids: Array, wanted: Array) -> tuple[Array, Array]:
@@ -22,6 +27,8 @@ def slots_of(cells: Cells, position: Array, ids: Array, wanted: Array) -> tuple[
     flat = jnp.arange(names.size, dtype=jnp.int32).reshape(names.shape)
     here = interior(cells, coordinates)
     wanted = jnp.where((ids >= 0)[None] & (wanted >= 0), wanted, EMPTY - 1)
+    if one_pass():
+        return _looked_up_at_once(cells, coordinates, names, wanted)
 
     def look(found, turn):
         nearest, slot = found
@@ -39,6 +46,27 @@ def slots_of(cells: Cells, position: Array, ids: Array, wanted: Array) -> tuple[
     slot = jnp.broadcast_to(own_slot(cells)[None], wanted.shape) + 0 * wanted
     nearest, slot = lax.scan(look, (nearest, slot), jnp.arange(turns(cells), dtype=jnp.int32))[0]
     return slot, nearest
+
+
+def _looked_up_at_once(cells: Cells, coordinates: Array, names: Array, wanted: Array) -> tuple[Array, Array]:
+    """`slots_of` as one operation on all slots of the cells around."""
+    table = Table(cells, (coordinates, names))
+    here = own_slot(cells).ravel()
+    own = by_cell(cells, here)[:, None]
+    index = own - own % cells.capacity + jnp.asarray(slots_around(cells))
+    (mine, _), (theirs, name) = table.at(own), table.at(index)
+    square = sum((x - y) ** 2 for x, y in zip(mine, theirs, strict=True))
+    found = name[None] == wanted.reshape(-1, here.size, 1)
+    square = jnp.where(found, jnp.asarray(square)[None], jnp.inf)
+    # The first of several as near.
+    candidate = jnp.argmin(square, axis=-1).astype(jnp.int32)
+    nearest = jnp.min(square, axis=-1)
+    cells_padded = math.prod(cells.padded_shape[1:])
+    around, number = candidate // cells.capacity, candidate % cells.capacity
+    displaced = jnp.asarray((displacements(cells.ndim) @ cell_strides(cells)).astype(np.int32))
+    slot = (here % cells_padded)[None] + displaced.at[around].get(mode="promise_in_bounds") + number * cells_padded
+    slot = jnp.where(nearest < jnp.inf, slot, here[None])
+    return slot.reshape(wanted.shape), nearest.reshape(wanted.shape)
 
 
 def partners_of(count: int, bonds: np.ndarray) -> np.ndarray:

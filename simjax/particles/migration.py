@@ -8,8 +8,9 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from simjax.jaxpr.parts import part
+from simjax.jaxpr.platform import one_pass
 from simjax.particles.cells import EMPTY, GROUP, Cells
-from simjax.particles.neighbor_list import cell_strides, own_slot
+from simjax.particles.neighbor_slots import cell_strides, own_slot
 from simjax.status import CELL_FULL, ESCAPED, SKIN_PASSED
 from simjax.stencil.materialise import held
 
@@ -131,6 +132,10 @@ def _arrived(cells: Cells, origin: Array) -> tuple[Array, Array]:
 
 def _ranked(chosen: Array) -> tuple[Array, Array]:
     """Count those chosen in each cell, and those before each candidate; candidates stand along the first axis."""
+    if one_pass():
+        chosen = chosen.astype(jnp.int32)
+        through = jnp.cumsum(chosen, axis=0)
+        return through[-1], through - chosen
     groups = chosen.astype(jnp.int32).reshape(-1, GROUP, *chosen.shape[1:])
 
     # Some at once, as a step of a loop takes its time.

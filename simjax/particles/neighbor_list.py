@@ -1,6 +1,6 @@
 """Neighbours of particles: lists of slots, and the loop over neighbouring cells that needs no list."""
 
-import itertools
+import dataclasses
 import math
 
 import equinox as eqx
@@ -10,8 +10,11 @@ import numpy as np
 from jax import Array, lax
 
 from simjax.jaxpr.parts import part
-from simjax.jaxpr.platform import where_needed
+from simjax.jaxpr.platform import one_pass, where_needed
 from simjax.particles.cells import GROUP, Cells
+from simjax.particles.neighbor_search import columns_by_cell, listed_at_once, within_at_once
+from simjax.particles.neighbor_slots import cell_strides, displacements, own_slot
+from simjax.particles.one_pass import by_cell
 from simjax.status import BLOCK_FULL, LIST_FULL, OK
 from simjax.stencil.materialise import held
 
@@ -25,7 +28,9 @@ class Neighbours(eqx.Module):
     slot: `(length, particles)` int32, positions in the flattened padded block; unused entries hold the particle's own.
     owner: `(particles,)` int32, which slot of the flattened block each column is about. place: `cells.shape` int32, the
     column of each slot; of an empty one, `particles`. Columns beyond the last particle are about slot 0, without
-    partners. longest: number of rows, from the first on, in which there are partners, int32.
+    partners. longest: number of rows, from the first on, in which there are partners, int32. own: None; where sums are
+    one operation on the whole list, as on a GPU, the slot of each particle, `(particles,)` int32, and then `slot` is
+    `(particles, length)` and both are counted cell by cell (`one_pass.by_cell`).
 
     Partners come in one order, by cell and slot, so that a list made anew of the same particles gives the same sums.
     """
@@ -34,34 +39,28 @@ class Neighbours(eqx.Module):
     owner: Array
     place: Array
     longest: Array
+    own: Array | None = None
+
+    def without(self, cells: Cells, slots: Array) -> "Neighbours":
+        """The list without partners in some slots of each particle, `(count, particles)` int32."""
+        if self.own is None:
+            out = jnp.any(self.slot[:, None] == slots[None], axis=1)
+            own = own_slot(cells).ravel()[self.owner][None]
+        else:
+            out = jnp.any(self.slot[:, None] == by_cell(cells, slots).T[:, :, None], axis=1)
+            own = self.own[:, None]
+        return dataclasses.replace(self, slot=jnp.where(out, own, self.slot))
 
 
 def of_every_slot(cells: Cells, slot: Array) -> Neighbours:
     """A list with a column for every slot, from positions in the flattened padded block `(length, *cells.shape)`."""
     column = jnp.arange(cells.slots, dtype=jnp.int32)
     longest = jnp.asarray(slot.shape[0], jnp.int32)
-    return Neighbours(slot.reshape(slot.shape[0], cells.slots), column, column.reshape(cells.shape), longest)
-
-
-def own_slot(cells: Cells) -> Array:
-    """Position of every slot of the block in the flattened padded block, `cells.shape` int32."""
-    flat = jnp.zeros((1,) * (cells.ndim + 1), jnp.int32)
-    for axis, n in enumerate(cells.shape):
-        ghost = 0 if axis == 0 else 1
-        index = jnp.arange(n, dtype=jnp.int32) + ghost
-        flat = flat * (n + 2 * ghost) + index.reshape(tuple(n if k == axis else 1 for k in range(cells.ndim + 1)))
-    return flat
-
-
-def displacements(ndim: int) -> np.ndarray:
-    """The neighbouring cells of a cell and itself, `(3**ndim, ndim)` int32 of -1, 0 and 1."""
-    return np.array(list(itertools.product((-1, 0, 1), repeat=ndim)), np.int32)
-
-
-def cell_strides(cells: Cells) -> np.ndarray:
-    """Distance in the flattened padded cells between neighbours along each axis, `(ndim,)`."""
-    shape = cells.padded_shape[1:]
-    return np.array([math.prod(shape[axis + 1 :]) for axis in range(cells.ndim)])
+    slot = slot.reshape(slot.shape[0], cells.slots)
+    place = column.reshape(cells.shape)
+    if one_pass():
+        return Neighbours(by_cell(cells, slot).T, column, place, longest, by_cell(cells, own_slot(cells).ravel()))
+    return Neighbours(slot, column, place, longest)
 
 
 def turns(cells: Cells) -> int:
@@ -116,14 +115,22 @@ def neighbours_within(
     coordinates, occupied = placed(cells, position, ids)
     filled = interior(cells, occupied)
     count = jnp.sum(filled, dtype=jnp.int32)
-    owner, place = _columns(filled, max_particles)
+    owner, place = (columns_by_cell if one_pass() else _columns)(filled, max_particles)
     own = own_slot(cells).ravel()[owner]
-    used = (jnp.arange(max_particles, dtype=jnp.int32) < count)[None]
-    found = jnp.where(used, _within(cells, coordinates, occupied, distance, own), np.uint32(0))
-    longest = jnp.max(jnp.sum(lax.population_count(found), axis=0, dtype=jnp.int32))
+    used = jnp.arange(max_particles, dtype=jnp.int32) < count
+    if one_pass():
+        own = by_cell(cells, own)
+        found = within_at_once(cells, coordinates, occupied, distance, own)
+        slot, each = listed_at_once(cells, jnp.where(used[:, None], found, np.uint32(0)), own, max_neighbors)
+        longest = jnp.max(each)
+    else:
+        found = jnp.where(used[None], _within(cells, coordinates, occupied, distance, own), np.uint32(0))
+        longest = jnp.max(jnp.sum(lax.population_count(found), axis=0, dtype=jnp.int32))
     fault = jnp.where(cells.domain.max(longest) > max_neighbors, LIST_FULL, OK).astype(jnp.int32)
     fault |= jnp.where(cells.domain.max(count) > max_particles, BLOCK_FULL, OK).astype(jnp.int32)
     longest = jnp.minimum(longest, max_neighbors)
+    if one_pass():
+        return Neighbours(slot, owner, place, longest, own), fault
     return Neighbours(_listed(cells, found, own, max_neighbors, longest), owner, place, longest), fault
 
 

@@ -13,15 +13,16 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 from jax.custom_derivatives import SymbolicZero
 
 from simjax.jaxpr.linear_map import linear_map
 from simjax.jaxpr.parts import part
-from simjax.jaxpr.platform import where_needed
-from simjax.jaxpr.varying import steady_carry, vary_like
+from simjax.jaxpr.varying import vary_like
 from simjax.particles.cells import Cells
-from simjax.particles.neighbor_list import GROUP, Neighbours, added_nearby, interior, nearby, own_slot, placed, turns
+from simjax.particles.neighbor_list import Neighbours
+from simjax.particles.one_pass import summed
+from simjax.particles.pair_loops import all_candidates, fold, in_one_pass, once, sums_at_once
 
 Pair = Callable[..., Any]
 """`pair(separation, here, there, params)` -> tree of arrays: what a particle gets from one partner.
@@ -29,8 +30,6 @@ Pair = Callable[..., Any]
 separation: tuple of `ndim` arrays x_i - x_j; here, there: the values of the two particles, component axes first. All
 operations are element by element; `params` may hold anything. It must not close over traced values.
 """
-ROWS = 4
-"""Rows of a list that one turn of the loop takes: sums are loaded and stored once for them."""
 
 
 class Pairs(eqx.Module):
@@ -171,7 +170,7 @@ class _Slopes:
         varying = (self.pairs.position, self.values, cotangents)
         shared, over_devices = jax.vjp(lambda part: vary_like(part, varying), _part(self.params, which))
 
-        def of_one(inside, separation, here, there):
+        def slopes(shared, inside, separation, here, there):
             here, cotangent = here
             masked = jax.tree.map(lambda c: jnp.where(inside, c, jnp.zeros_like(c)), cotangent)
 
@@ -180,9 +179,23 @@ class _Slopes:
 
             return jax.vjp(of, shared)[1](masked)[0]
 
+        if in_one_pass(self.pairs):
+            return over_devices(self._at_once(slopes, shared, cotangents))[0]
         start = jax.tree.map(jnp.zeros_like, shared)
-        total = _fold(self.pairs, of_one, (self.values, cotangents), lambda *_: start)
-        return over_devices(total)[0]
+        of_one = functools.partial(slopes, shared)
+        return over_devices(fold(self.pairs, of_one, (self.values, cotangents), lambda *_: start))[0]
+
+    def _at_once(self, slopes: Callable, shared, cotangents):
+        """Sums of `slopes` over all pairs of this block, of which scalars have one in each pair."""
+        index, of = all_candidates(self.pairs, (self.values, cotangents))
+        scalars, others = eqx.partition(shared, lambda p: p.ndim == 0)
+
+        def of_scalars(index):
+            each = jax.tree.map(lambda u: jnp.moveaxis(u, (-2, -1), (0, 1)), of(index))
+            return jax.vmap(jax.vmap(functools.partial(slopes, scalars)))(*each)
+
+        of_others = slopes(others, *of(index)) if jax.tree.leaves(others) else others
+        return eqx.combine(jax.tree.map(jnp.sum, summed(of_scalars, index)), of_others)
 
 
 def _part(tree, which):
@@ -206,9 +219,11 @@ def _sum(pairs: Pairs, pair: Pair, values, params, signs):
         return jax.tree.map(lambda f: jnp.zeros((*f.shape[: f.ndim - len(shape)], *shape), f.dtype), found)
 
     neighbours = pairs.neighbours
+    if in_one_pass(pairs):
+        return jax.tree.map(lambda r: _in_cells_at_once(pairs, r), sums_at_once(pairs, masked, values))
     if neighbours is None and signs is not None:
-        return _once(pairs, masked, values, start, signs)
-    found = _fold(pairs, masked, values, start)
+        return once(pairs, masked, values, start, signs)
+    found = fold(pairs, masked, values, start)
     if neighbours is None:
         return found
 
@@ -219,165 +234,11 @@ def _sum(pairs: Pairs, pair: Pair, values, params, signs):
     return jax.tree.map(in_cells, found)
 
 
-def _fold(pairs: Pairs, of_one: Callable, values, start: Callable):
-    """The sum of `of_one(inside, separation, here, there)` over all candidates for a partner, of all particles at once.
-
-    Where a candidate is no partner nearer than the cutoff, `inside` is false and the separation is half the cutoff
-    along x: nothing is singular there.
-    """
-    along = _over_list if pairs.neighbours is not None else _over_cells
-    coordinates, occupied, padded = _around(pairs, values)
-
-    def look(here, there, mine, theirs, candidate):
-        return of_one(*_met(pairs, mine, theirs, candidate), here, there)
-
-    return along(pairs, look, (coordinates, occupied), padded, start)
-
-
-def _around(pairs: Pairs, values):
-    """Coordinates in the block, occupied slots and values, all with those of the cells around."""
-    coordinates, occupied = placed(pairs.cells, pairs.position, pairs.ids)
-    return coordinates, occupied, pairs.cells.pad(values) if jax.tree.leaves(values) else values
-
-
-def _met(pairs: Pairs, mine, theirs, candidate) -> tuple[Array, tuple[Array, ...]]:
-    """Tell whether a candidate is a partner, and the separation from it, as `_fold` passes them on."""
-    limit = jnp.asarray(pairs.cutoff, pairs.position.dtype)
-    apart = [a - b for a, b in zip(mine, theirs, strict=True)]
-    inside = candidate & (sum(x * x for x in apart) < limit * limit)
-    away = [limit / 2] + [jnp.zeros_like(limit)] * (len(apart) - 1)
-    return inside, tuple(jnp.where(inside, x, far) for x, far in zip(apart, away, strict=True))
-
-
-def _over_list(pairs: Pairs, look: Callable, padded_particles, padded, start: Callable):
-    cells, neighbours = pairs.cells, pairs.neighbours
-    assert neighbours is not None
-    rows = neighbours.slot
-    own = own_slot(cells).ravel()[neighbours.owner]
-    coordinates, _ = padded_particles
-    near = len(cells.padded_shape)
-
-    def flat(u):
-        return u.reshape(*u.shape[: u.ndim - near], -1)
-
-    def inner(u):
-        flat_block = interior(cells, u).reshape(*u.shape[: u.ndim - near], -1)
-        return flat_block.at[..., neighbours.owner].get(mode="promise_in_bounds")
-
-    here, mine = jax.tree.map(inner, padded), inner(coordinates)
-    everywhere, positions = jax.tree.map(flat, padded), flat(coordinates)
-
-    def row(slot):
-        there, theirs = jax.tree.map(lambda u: u.at[..., slot].get(mode="promise_in_bounds"), (everywhere, positions))
-        return look(here, there, mine, theirs, slot != own)
-
-    # All rows of a turn in each operation: operations of a row are short beside what it takes to start them.
-    def turn(total, slots):
-        found = jax.vmap(row)(slots)
-        for k in range(slots.shape[0]):
-            total = jax.tree.map(lambda u, f, k=k: u + f[k], total, found)
-        return total
-
-    def over(total, groups, number):
-        def needed(total, group):
-            slots, first = group
-            return where_needed(first < neighbours.longest, turn, lambda total, slots: total, total, slots), None
-
-        return lax.scan(needed, total, (groups, number))[0]
-
-    total = start(tuple(mine), here, here)
-    whole = rows.shape[0] // ROWS * ROWS
-    number = jnp.arange(rows.shape[0], dtype=jnp.int32)
-    _, total = steady_carry(lambda total: turn(total, rows[:1]), total)
-    if whole:
-        total = over(total, rows[:whole].reshape(-1, ROWS, rows.shape[1]), number[:whole:ROWS])
-    return over(total, rows[whole:, None], number[whole:]) if whole < rows.shape[0] else total
-
-
-def _over_cells(pairs: Pairs, look: Callable, padded_particles, padded, start: Callable):
-    cells = pairs.cells
-    coordinates, occupied = padded_particles
-    here, mine, candidates = _candidates(cells, coordinates, occupied, padded)
-
-    @functools.partial(jax.jit, inline=True)  # traced once for all slots of a group
-    def one(there, theirs, candidate):
-        return look(here, there, mine, theirs, candidate)
-
-    def turn(total, number):
-        for candidate in candidates(number):
-            total = jax.tree.map(jnp.add, total, one(*candidate))
-        return total
-
-    total = start(tuple(mine), here, here)
-    _, total = steady_carry(lambda total: turn(total, jnp.asarray(0, jnp.int32)), total)
-    numbers = jnp.arange(turns(cells), dtype=jnp.int32)
-    return lax.scan(lambda total, number: (turn(total, number), None), total, numbers)[0]
-
-
-def _once(pairs: Pairs, masked: Callable, values, start: Callable, signs):
-    """Sums of a pair with `signs`, from particles of a cell and of half the cells around it.
-
-    What their partners get is added up in the cells around, where some are other devices', and sent there as ghost
-    values come.
-    """
-    cells = pairs.cells
-    here, mine, candidates = _candidates(cells, *_around(pairs, values))
-    over_slots = -cells.ndim - 1
-
-    @functools.partial(jax.jit, inline=True)  # traced once for all slots of a group
-    def one(there, theirs, candidate):
-        return masked(*_met(pairs, mine, theirs, candidate), here, there)
-
-    def within(total, number):
-        for candidate in candidates(number):
-            total = jax.tree.map(jnp.add, total, one(*candidate))
-        return total
-
-    def between(carry, number):
-        total, theirs = carry
-        given = []
-        for candidate in candidates(number):
-            found = one(*candidate)
-            total = jax.tree.map(jnp.add, total, found)
-            given.append(jax.tree.map(lambda f: jnp.sum(f, axis=over_slots, keepdims=True), found))
-        group = jax.tree.map(
-            lambda sign, *parts: sign * jnp.concatenate(parts, axis=over_slots), signs, *given
-        )  # fmt: skip
-        return total, jax.tree.map(lambda u, g: added_nearby(cells, u, g, number), theirs, group)
-
-    per_cell = cells.capacity // GROUP
-    own = 3**cells.ndim // 2 * per_cell
-    numbers = jnp.arange(own, turns(cells), dtype=jnp.int32)
-    total = start(tuple(mine), here, here)
-    _, total = steady_carry(lambda total: within(total, numbers[0]), total)
-    total = lax.scan(lambda total, number: (within(total, number), None), total, numbers[:per_cell])[0]
-    theirs = jax.tree.map(lambda u: jnp.zeros((*u.shape[:over_slots], *cells.padded_shape), u.dtype), total)
-    carry = total, theirs
-    _, carry = steady_carry(lambda carry: between(carry, numbers[0]), carry)
-    total, theirs = lax.scan(lambda carry, number: (between(carry, number), None), carry, numbers[per_cell:])[0]
-    (back,) = jax.linear_transpose(cells.pad, total)(theirs)
-    return jax.tree.map(jnp.add, total, back)
-
-
-def _candidates(cells: Cells, coordinates: Array, occupied: Array, padded):
-    """Values and coordinates of the block's particles; and from the number of a group, for each of its slots, the
-    values and coordinates there, and whether a particle is there that is not the same.
-    """
-    own = own_slot(cells)
-    flat = jnp.arange(occupied.size, dtype=jnp.int32).reshape(occupied.shape)
-    here, mine, filled = jax.tree.map(lambda u: interior(cells, u), (padded, coordinates, occupied))
-
-    def of(number):
-        group = jax.tree.map(lambda u: nearby(cells, u, number), (padded, coordinates, occupied, flat))
-        for k in range(GROUP):
-            there, theirs, there_filled, slot = jax.tree.map(lambda u, k=k: _slot_of(cells, u, k), group)
-            yield there, theirs, filled & there_filled & (slot != own)
-
-    return here, mine, of
-
-
-def _slot_of(cells: Cells, group: Array, k: int) -> Array:
-    """One slot of a group, as long as a whole cell: `(..., *cells.shape)`."""
-    lead = group.shape[: group.ndim - len(cells.shape)]
-    one = lax.slice_in_dim(group, k, k + 1, axis=len(lead))
-    return jnp.broadcast_to(one, (*lead, *cells.shape))
+def _in_cells_at_once(pairs: Pairs, sums: Array) -> Array:
+    """Sums of each column of the list, or of each slot, in the cells."""
+    shape, neighbours = pairs.cells.shape, pairs.neighbours
+    if neighbours is None:
+        return sums.reshape(*sums.shape[:-1], *shape)
+    there = neighbours.place < sums.shape[-1]
+    found = sums.at[..., jnp.where(there, neighbours.place, 0)].get(mode="promise_in_bounds")
+    return jnp.where(there, found, jnp.zeros_like(found))

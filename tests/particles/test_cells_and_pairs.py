@@ -22,8 +22,9 @@ from simjax.parallel import decompose, distribute, make_mesh
 from simjax.particles import cells as storage
 from simjax.particles.cells import EMPTY, Cells, cells_for, counted
 from simjax.particles.migration import rebin
-from simjax.particles.neighbor_list import neighbours_within, own_slot
+from simjax.particles.neighbor_list import neighbours_within
 from simjax.particles.neighbor_policy import NeighborPolicy, Particles
+from simjax.particles.neighbor_slots import own_slot
 from simjax.particles.pairs import Pairs
 from simjax.status import BLOCK_FULL, CELL_FULL, ESCAPED, LIST_FULL, SKIN_PASSED
 

@@ -1,7 +1,6 @@
 """Bonds and angles between particles that are given by their ids and stay together."""
 
 import abc
-import dataclasses
 import functools
 import math
 from dataclasses import dataclass
@@ -25,8 +24,9 @@ from simjax.models.molecular.pair_potentials import (
 from simjax.models.molecular.parts import angle, bond
 from simjax.particles.cells import Cells
 from simjax.particles.id_lookup import slots_of
-from simjax.particles.neighbor_list import Neighbours, of_every_slot, own_slot, placed
+from simjax.particles.neighbor_list import Neighbours, of_every_slot, placed
 from simjax.particles.neighbor_policy import NeighborPolicy
+from simjax.particles.neighbor_slots import own_slot
 from simjax.particles.pairs import Pairs
 from simjax.schema.kinds import Real, key
 from simjax.schema.parts import Part
@@ -290,11 +290,7 @@ class Bonds(eqx.Module):
 
     def excluded(self, cells: Cells, neighbours: Neighbours, slots: BondSlots) -> Neighbours:
         """The list without bonded particles."""
-        owner = neighbours.owner
-        partners = slots.partners.reshape(-1, cells.slots)[:, owner]
-        bonded = jnp.any(neighbours.slot[:, None] == partners[None], axis=1)
-        slot = jnp.where(bonded, own_slot(cells).ravel()[owner][None], neighbours.slot)
-        return dataclasses.replace(neighbours, slot=slot)
+        return neighbours.without(cells, slots.partners.reshape(-1, cells.slots)[:, neighbours.owner])
 
     def evaluate(
         self, cells: Cells, position: Array, ids: Array, species: Array, slots: BondSlots, params: Any

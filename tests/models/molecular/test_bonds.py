@@ -24,8 +24,9 @@ from simjax.models.molecular.pair_potentials import ForceShifted, UserPotential
 from simjax.parallel import decompose, distribute, make_mesh
 from simjax.particles.cells import Cells, cells_for, pack, unpack
 from simjax.particles.id_lookup import ends_of, partners_of
-from simjax.particles.neighbor_list import neighbours_within, own_slot
+from simjax.particles.neighbor_list import neighbours_within
 from simjax.particles.neighbor_policy import NeighborPolicy
+from simjax.particles.neighbor_slots import own_slot
 from simjax.status import BOND_LOST
 from simjax.stepping.simulate import Schedule, simulate
 

@@ -1,0 +1,90 @@
+"""What a step of particles asks of a GPU that is not there: launches and bytes of the program compiled for it."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from paths import ROOT, SUPPORT
+
+pytestmark = pytest.mark.long
+
+# One Lennard-Jones liquid, cutoff 2.5 and skin 0.45, of which every particle has room for 140 partners.
+PROGRAM = """
+import dataclasses
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from simjax.core.domain import Domain
+from simjax.inspect.compiled import devices_of
+from simjax.inspect.hlo import parse
+from simjax.inspect.target import Target
+from simjax.jaxpr.platform import tracing_for
+from simjax.models.molecular.molecular_dynamics import MolecularDynamics, Params
+from simjax.models.molecular.pair_potentials import LennardJones
+from simjax.particles.cells import Cells, cells_for
+from simjax.particles.neighbor_policy import NeighborPolicy
+
+ROWS, COUNT = 140, 32_000
+SKIPPED = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast"}
+f32 = jnp.dtype("float32")
+length = (COUNT / 0.8442) ** (1 / 3)
+cells = Cells(Domain(cells_for((0.0,) * 3, (length,) * 3, 2.95, (True,) * 3)), 40, (True,) * 3)
+model = MolecularDynamics(cells, NeighborPolicy(2.5, 0.45, ROWS, COUNT), LennardJones(), 10)
+one = jnp.ones((), f32)
+params = Params((one, one), jnp.ones((1,), f32))
+mesh = Mesh(devices_of(Target.read("h100:1"))[:1], ("x",))
+here = NamedSharding(mesh, PartitionSpec())
+
+def report(name, function, *shapes):
+    shapes = jax.tree.map(lambda s: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=here), shapes)
+    program = parse(jax.jit(function).lower(*shapes).compile().as_text())
+    launches = moved = loops = 0
+    entry = program[program.entry]
+    for line in entry.instructions:
+        if line.op in SKIPPED:
+            continue
+        loops += line.op == "while"
+        launches += 1
+        read = {operand: entry.by_name[operand].shapes for operand in line.operands if operand in entry.by_name}
+        moved += sum(shape.bytes for shapes in (line.shapes, *read.values()) for shape in shapes)
+    print(name, launches, loops, moved / (COUNT * ROWS * 4))
+
+def start(position):
+    return model.state_from(position, position, jnp.zeros((COUNT,), jnp.int32), params)[0]
+
+def force(state, arrangement):
+    return model.system(state, params, arrangement).forces(state)
+
+def pulled(state, arrangement, cotangent):
+    def of(position):
+        return force(dataclasses.replace(state, position=position), arrangement)
+    return jax.vjp(of, state.position)[1](cotangent)
+
+with tracing_for("gpu"):
+    state = jax.eval_shape(start, jax.ShapeDtypeStruct((3, COUNT), f32))
+    arrangement = jax.eval_shape(lambda state: model.arrange(state, params), state)[1]
+    report("list", lambda state: model.arrange(state, params), state)
+    report("force", force, state, arrangement)
+    report("step", lambda *a: model.step(0, 0.0, jnp.float32(0.005), a[0], params, a[1]), state, arrangement)
+    report("gradient", pulled, state, arrangement, state.force)
+"""
+
+
+def test_a_step_of_a_liquid_is_a_few_launches_and_reads_its_list_once():
+    environment = {
+        **{key: value for key, value in os.environ.items() if key != "XLA_FLAGS"},
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(SUPPORT)]), "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": "-1",
+        "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
+    }  # fmt: skip
+    done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True)
+    assert not done.returncode, done.stderr[-2000:]
+    found = {name: tuple(map(float, figures)) for name, *figures in (line.split() for line in done.stdout.splitlines())}
+    assert set(found) == {"list", "force", "step", "gradient"}
+    assert not any(loops for _, loops, _ in found.values())
+    launches = {name: int(count) for name, (count, *_) in found.items()}
+    # A list serves ten steps.
+    assert launches["force"] <= 5 and launches["step"] + launches["list"] / 10 <= 20
+    assert launches["gradient"] <= 6
+    # In lengths of the list: it is read once, and what else a pass reads and writes is a third of it.
+    assert 1 < found["force"][2] < 1.3 and 1 < found["gradient"][2] < 2
