@@ -1,7 +1,7 @@
 """Sums over many candidates of every particle as one operation, of which XLA makes one kernel for a GPU.
 
-A group of threads adds up the candidates of one particle, in an order that follows from their number alone where there
-are 512 particles and more; of fewer, XLA may cut the work in another way. What is looked up of a candidate lies in one
+A group of threads adds up the candidates of one particle, in an order that follows from their number alone in the code
+that was looked at, for 88 to 141 candidates of 4000 particles and more; of fewer, XLA may cut the work in another way. What is looked up of a candidate lies in one
 row of a table, cell by cell: it is loaded at once, and near particles lie near.
 """
 
