@@ -1,8 +1,8 @@
 """Sums over many candidates of every particle as one operation, of which XLA makes one kernel for a GPU.
 
-A group of threads adds up the candidates of one particle, in an order that follows from their number alone in the code
-that was looked at, for 88 to 141 candidates of 4000 particles and more; of fewer, XLA may cut the work in another way. What is looked up of a candidate lies in one
-row of a table, cell by cell: it is loaded at once, and near particles lie near.
+A group of threads adds up the candidates of one particle. In the code that was looked at, for 88 to 141 candidates of
+4000 particles and more, the order follows from their number alone; of fewer, XLA may cut the work in another way. What
+is looked up of a candidate lies in one row of a table, cell by cell: it is loaded at once, and near particles lie near.
 """
 
 import math
