@@ -28,6 +28,14 @@ def one_pass() -> bool:
     return platform() == "gpu"
 
 
+def launches_count() -> bool:
+    """Tell whether each operation takes time of its own however little it does, as a launch on a GPU: 2 microseconds.
+
+    In loops over short steps those on single numbers and lines are then a good part of the time.
+    """
+    return platform() == "gpu"
+
+
 @contextmanager
 def tracing_for(name: str) -> Iterator[None]:
     """Trace for a platform that is not there, whatever devices the mesh has."""

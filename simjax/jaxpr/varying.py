@@ -16,7 +16,7 @@ from jax.core import AbstractValue
 from jax.extend.core import ClosedJaxpr, JaxprEqn
 
 from simjax.jaxpr.invariants import formed_before
-from simjax.jaxpr.platform import platform
+from simjax.jaxpr.platform import launches_count
 from simjax.jaxpr.replay import computed, replayed
 
 
@@ -101,7 +101,7 @@ def taken_where(condition, step, carry, *, both: bool):
     batch a condition whose branches cast or reduce.
     """
     step, carry = steady_carry(step, carry)
-    if platform() == "gpu":  # what a loop around the condition forms before it is not to be in a branch
+    if launches_count():  # what a loop around the condition forms before it is not to be in a branch
         step = formed_before(step, carry)
     if both:
         return jax.tree.map(lambda new, old: jnp.where(condition, new, old), step(carry), carry)

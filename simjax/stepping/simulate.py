@@ -14,7 +14,7 @@ from simjax.errors import ConfigurationError
 from simjax.integrators.integrator import Integrator, ReversibleIntegrator
 from simjax.integrators.storage import Stored
 from simjax.jaxpr.parts import part
-from simjax.jaxpr.platform import platform
+from simjax.jaxpr.platform import launches_count
 from simjax.jaxpr.varying import match_varying, steady_carry, taken_where, vary_like, varying_axes
 from simjax.status import (
     FRAME_UNFINISHED,
@@ -153,7 +153,7 @@ def _integrated_steps(
         return state, count + 1, status if wrong is None else status | wrong
 
     # Of a fixed length the number of steps tells the time: a loop then carries no clock, whose parts are a launch each.
-    counted, together = schedule.dt is not None, platform() == "gpu"
+    counted, together = schedule.dt is not None, launches_count()
     if counted:
         step, carry = by_count, (state, jnp.zeros_like(clock.step), clock.status)
     elif together:

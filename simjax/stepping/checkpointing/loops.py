@@ -7,7 +7,7 @@ import jax
 from jax import lax
 
 from simjax.jaxpr.invariants import formed_before
-from simjax.jaxpr.platform import platform
+from simjax.jaxpr.platform import launches_count, platform
 from simjax.jaxpr.stages import STAGES
 from simjax.jaxpr.varying import steady_carry
 from simjax.stepping.checkpointing.binomial_scan import binomial_scan
@@ -22,7 +22,7 @@ def repeat(step: Callable, carry, steps: int, checkpoint: Policy | Binomial, *, 
     cells would take twice as long.
     """
     step, carry = steady_carry(step, carry)
-    if platform() == "gpu":  # where each of them is a launch
+    if launches_count():
         step = formed_before(step, carry)
 
     def body(carry, _):
