@@ -295,7 +295,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a GPU walks through a list row by row", "jaxpr/platform.py",
-        'return platform() == "gpu"', "return False",
+        'looks up values.\n    """\n    return platform() == "gpu"', 'looks up values.\n    """\n    return False',
         "tests/particles/test_one_pass.py::test_a_gpu_runs_no_loop",
     ),
     Mutation(

@@ -39,7 +39,8 @@ from simjax.schema.config import Config
 from simjax.schema.ensemble import sample_members
 from simjax.schema.formula import Formula
 from simjax.schema.statistics import NO_STATISTICS
-from simjax.stepping.simulate import Clock, Schedule, advance, take_step
+from simjax.stepping.one_step import take_step
+from simjax.stepping.simulate import Clock, Schedule, advance
 
 SECTIONS = ("initial", "coefficients")
 """Sections of fields that may be arguments of a run."""

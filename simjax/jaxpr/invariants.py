@@ -1,9 +1,10 @@
-"""What does not change in a loop, formed before it."""
+"""Small arrays that do not change in a loop, formed before it."""
 
 from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, JaxprEqn
 
 from simjax.jaxpr.replay import computed, replayed
@@ -30,10 +31,11 @@ def formed_before(body: Callable, carry) -> Callable:
 
     def formed(equation: JaxprEqn, inputs: list, path: Path) -> list:
         varies = [VARIES] * len(equation.outvars)
-        if any(x is VARIES for x in inputs) or equation.effects or any(v.aval.size > most for v in equation.outvars):
+        large = any(getattr(v.aval, "size", 0) > most for v in equation.outvars)
+        if any(x is VARIES for x in inputs) or equation.effects or large:
             return varies
         outputs = computed(equation, inputs)
-        if any(v.aval.ndim for v in equation.outvars):
+        if any(jnp.ndim(x) for x in outputs):
             found[path] = outputs
         return outputs
 

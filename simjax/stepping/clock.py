@@ -290,8 +290,9 @@ def numbers_of(clock: Clock) -> tuple[Array, Array]:
 
 def clock_of(counts: Array, times: Array) -> Clock:
     """The clock with these `numbers_of` it."""
-    frame, substep, step, status = counts
-    return Clock(frame, substep, step, *times, status)
+    frame, substep, step, status = (counts[k] for k in range(4))
+    elapsed, elapsed_low, dt, first_limit, smallest_limit = (times[k] for k in range(5))
+    return Clock(frame, substep, step, elapsed, elapsed_low, dt, first_limit, smallest_limit, status)
 
 
 def at_frame_start(clock: Clock) -> Clock:

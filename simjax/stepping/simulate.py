@@ -13,18 +13,11 @@ from simjax.core.model import GridModel, Model, SelfSteppingModel
 from simjax.errors import ConfigurationError
 from simjax.integrators.integrator import Integrator, ReversibleIntegrator
 from simjax.integrators.storage import Stored
-from simjax.jaxpr.parts import part
 from simjax.jaxpr.platform import launches_count
-from simjax.jaxpr.varying import match_varying, steady_carry, taken_where, vary_like, varying_axes
+from simjax.jaxpr.varying import steady_carry, vary_like
 from simjax.status import (
     FRAME_UNFINISHED,
-    NON_FINITE,
     OK,
-    SKIN_PASSED,
-    STEP_COLLAPSED,
-    STEP_SHRUNK,
-    UNPHYSICAL,
-    all_finite,
     spoiled,
 )
 from simjax.stepping.checkpointing.binomial_scan import binomial_scan, stored_type
@@ -39,13 +32,21 @@ from simjax.stepping.clock import (
     clock_of,
     length_of,
     numbers_of,
-    tick,
     tick_fixed,
     ticked_fixed,
-    time_left,
     time_of,
 )  # fmt: skip
 from simjax.stepping.faults import is_traced, raise_on_fault
+from simjax.stepping.one_step import (
+    arranged_steps,
+    courant_step,
+    fixed_step,
+    if_good,
+    prepared_scheme,
+    real_dtype,
+    required,
+    take_step,
+)
 from simjax.stepping.temporal_blocking import blocked, step_of
 
 OnFault = Literal["raise", "nan", "keep"]
@@ -70,12 +71,6 @@ class Trajectory(eqx.Module):
     state: Any
     clock: Clock
     observed: Any
-
-
-def real_dtype(state) -> jnp.dtype:
-    """The floating-point type of a state's real and complex leaves."""
-    inexact = [leaf.dtype for leaf in jax.tree.leaves(state) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
-    return jnp.finfo(jnp.result_type(*inexact)).dtype
 
 
 def advance(
@@ -110,13 +105,6 @@ def advance(
     return if_good(model, params, begin, after)
 
 
-def required(model: Model, integrator: Integrator | None) -> Integrator:
-    """`integrator`, which only a model that takes its own steps can do without."""
-    if integrator is None:
-        raise ConfigurationError(f"integrator=None: {type(model).__name__} needs a scheme; write INTEGRATORS['rk4'].")
-    return integrator
-
-
 def _integrated_steps(
     model: Model, integrator: Integrator, params, begin, schedule: Schedule, steps: int, until,
     checkpoint: Policy | Binomial | None,
@@ -138,7 +126,8 @@ def _integrated_steps(
         return _integrated_steps(model, integrator, params, begin, schedule, steps, until, checkpoint)
 
     def by_clock(carry):
-        return take_step(model, integrator, params, *carry, schedule, until, prepared)
+        state, clock = carry
+        return take_step(model, integrator, params, state, clock, schedule, until, prepared)
 
     def by_numbers(carry):
         state, *numbers = carry
@@ -185,99 +174,6 @@ def _packed_steps(model: Model, integrator: Stored, params, carry, step: Callabl
     return integrator.unpacked(model, kept, params), *time
 
 
-def if_good(model: Model, params, begin, after):
-    """(state, clock) `after` some steps, or that of `begin` with a status where a value is not finite or physical."""
-    state, clock = after
-    good = model.domain.min(all_finite(state).astype(jnp.int32)) == 1
-    fault = jnp.where(good, OK, NON_FINITE).astype(jnp.int32) | clock.status
-    for wrong in model.unphysical(state, params).values():
-        anywhere = model.domain.max(wrong.astype(jnp.int32)) == 1
-        fault |= jnp.where(anywhere & good, UNPHYSICAL, OK).astype(jnp.int32)
-    keep, smallest = fault == OK, clock.smallest_limit
-    state, clock = jax.tree.map(lambda new, old: jnp.where(keep, new, old), (state, clock), begin)
-    # The smallest step stays that of the attempt, and varies between devices as the rest of the clock does.
-    return state, eqx.tree_at(lambda c: (c.status, c.smallest_limit), clock, (fault, match_varying(smallest, fault)))
-
-
-def prepared_scheme(model: Model, integrator: Integrator, params, state, schedule: Schedule):
-    """Form what the scheme needs once before all steps."""
-    dt = schedule.even_dt
-    if dt is not None and not isinstance(dt, float):
-        dt = jnp.asarray(dt, real_dtype(state))
-    return vary_like(integrator.prepare(model, params, dt), state)
-
-
-def take_step(
-    model: Model, integrator: Integrator | None, params, state, clock: Clock, schedule: Schedule, until, prepared=None
-):
-    """One step of `schedule`: the new (state, clock), whatever they hold. See `advance`."""
-    if isinstance(model, SelfSteppingModel):
-        return arranged_steps(model, params, (state, clock), schedule, 1, "none")
-    integrator = required(model, integrator)
-    if schedule.dt is not None:
-        after = _fixed_step(model, integrator, params, state, clock, schedule, prepared)
-        return _with_fault(model, params, after, schedule)
-
-    def take(state, t, dt, number):
-        return step_of(model, integrator, t, dt, number, state, params, prepared)
-
-    after = _courant_step(model, integrator, params, state, clock, schedule, until, take)
-    return _with_fault(model, params, after, schedule)
-
-
-def _with_fault(model: Model, params, after, schedule: Schedule):
-    """(state, clock) with what is wrong at this time in the status."""
-    state, clock = after
-    wrong = model.fault(time_of(clock, schedule), params)
-    return after if wrong is None else (state, eqx.tree_at(lambda c: c.status, clock, clock.status | wrong))
-
-
-def _fixed_step(model, integrator, params, state, clock: Clock, schedule: Schedule, prepared):
-    after, (t, dt, number) = tick_fixed(clock, schedule)
-    return step_of(model, integrator, t, dt, number, state, params, prepared), after
-
-
-def arranged_steps(
-    model: SelfSteppingModel, params, begin, schedule: Schedule, steps: int, checkpoint: Policy | Binomial,
-    look: Callable | None = None,
-):  # fmt: skip
-    """(state, clock) after steps of a model that takes its own, arranged anew before the first and then regularly.
-
-    look: `(seen, before, after, state)` -> seen, called after every step with its clocks, where `begin` and what is
-    returned have `seen` as a third part.
-    """
-    if schedule.dt is None:
-        raise ConfigurationError(
-            f"Schedule.courant={schedule.courant:g}: {type(model).__name__} takes steps of a fixed length; write dt."
-        )
-    within = "none" if checkpoint == "none" else "every_step"
-
-    def arranged(carry, count: int):
-        state, clock, *seen = carry
-        state, arrangement, fault = model.arrange(state, params)
-
-        def step(carry):
-            state, before, farthest, *seen = carry
-            clock, (t, dt, number) = tick_fixed(before, schedule)
-            state = model.step(number, t, dt, state, params, arrangement)
-            used = model.skin_used(jax.tree.map(lax.stop_gradient, state), arrangement)
-            seen = [] if look is None else [look(seen[0], before, clock, state)]
-            return state, clock, jnp.maximum(farthest, used), *seen
-
-        farthest = jnp.zeros((), clock.elapsed.dtype)
-        state, clock, farthest, *seen = repeat(step, (state, clock, farthest, *seen), count, within, in_pairs=False)
-        # Written so that what is not a number counts as too much.
-        fault |= jnp.where(model.domain.max(farthest) <= 1, OK, SKIN_PASSED).astype(jnp.int32)
-        return state, eqx.tree_at(lambda c: c.status, clock, clock.status | fault), *seen
-
-    count = model.steps_per_arrangement
-    whole, rest = divmod(steps, count)
-    carry = begin
-    if whole:
-        carry = repeat(lambda carry: arranged(carry, count), carry, whole, checkpoint, in_pairs=False)
-    return arranged(carry, rest) if rest else carry
-
-
 def _several_steps(model, integrator, params, prepared, state, schedule: Schedule, until) -> Callable:
     """(state, clock) -> the same after `Domain.steps_per_exchange` steps."""
     count = model.domain.steps_per_exchange
@@ -294,43 +190,15 @@ def _several_steps(model, integrator, params, prepared, state, schedule: Schedul
     def advance(carry):
         state, clock = carry
         if schedule.dt is None:
-            return _courant_step(model, integrator, params, state, clock, schedule, until, take)
+            return courant_step(model, integrator, params, state, clock, schedule, until, take)
         clock, times = lax.scan(lambda clock, _: tick_fixed(clock, schedule), clock, None, length=count)
         return block.advance(state, times), clock
 
     return advance
 
 
-def _courant_step(model, integrator, params, state, clock: Clock, schedule: Schedule, until, take: Callable):
-    dtype = clock.elapsed.dtype
-    remaining = time_left(clock, schedule)
-    with part("time step limit"):
-        limit = schedule.courant * model.domain.min(integrator.stable_dt(model, state, params)).astype(dtype)
-    # A remainder just above one step is halved, not left as a sliver.
-    dt = jnp.where(remaining <= limit, remaining, jnp.where(remaining < 2 * limit, remaining / 2, limit))
-    unset = clock.first_limit == 0
-    first = jnp.where(unset, jnp.minimum(limit, schedule.interval), clock.first_limit)
-    smallest = jnp.where(unset, first, jnp.fmin(clock.smallest_limit, limit))
-    # Written so that a limit that is not a number counts as collapsed too.
-    collapsed = ~(limit > 1e-9 * schedule.interval)
-    shrunk = limit < schedule.step_shrink * first
-    fault = jnp.where(collapsed, STEP_COLLAPSED, jnp.where(shrunk, STEP_SHRUNK, OK)).astype(clock.status.dtype)
-    ready = clock.frame < until
-    limits = jnp.where(ready, smallest, clock.smallest_limit), jnp.where(ready, fault, OK) | clock.status
-    clock = eqx.tree_at(lambda c: (c.smallest_limit, c.status), clock, limits)
-
-    # The clock is not part of what the condition passes on: each of its numbers would be a copy on a GPU.
-    take_it = ready & (fault == OK)
-    of_members = bool(varying_axes(take_it) - {*model.domain.names})
-    t = time_of(clock, schedule)
-    state = taken_where(take_it, lambda state: take(state, t, dt, clock.step), state, both=of_members)
-    begun = eqx.tree_at(lambda c: c.first_limit, clock, first)
-    ticked = tick(begun, dt, remaining <= limit)
-    return state, jax.tree.map(lambda new, old: jnp.where(take_it, new, old), ticked, clock)
-
-
 def _undo_step(model, integrator: ReversibleIntegrator, params, state, clock: Clock, schedule: Schedule, prepared):
-    """Undo the step by which `_fixed_step` made `state` and `clock`, unless it was the first step of all."""
+    """Undo the step by which `fixed_step` made `state` and `clock`, unless it was the first step of all."""
     dtype, completed = clock.elapsed.dtype, clock.substep == 0
     substep = jnp.where(completed, schedule.steps, clock.substep) - 1
     before = length_of(schedule, jnp.where(substep == 0, schedule.steps, substep) - 1, dtype)
@@ -523,7 +391,7 @@ def _reversed_run(model, integrator, params, schedule: Schedule, frame: Callable
 
     def step(carry):
         state, clock = carry
-        return _fixed_step(model, scheme, params, state, clock, schedule, prepared)
+        return fixed_step(model, scheme, params, state, clock, schedule, prepared)
 
     def back(carry):
         state, clock = carry

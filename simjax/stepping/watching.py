@@ -15,7 +15,7 @@ from simjax.status import OK
 from simjax.stepping.checkpointing.loops import repeat
 from simjax.stepping.clock import Clock, Schedule, time_of
 from simjax.stepping.moments import Averages, Moments, Sums
-from simjax.stepping.simulate import arranged_steps, if_good, prepared_scheme, required, take_step
+from simjax.stepping.one_step import arranged_steps, if_good, prepared_scheme, required, take_step
 
 EARLY = 1e-3
 """Part of a step by which it may begin before the time from which states count."""
