@@ -1,30 +1,37 @@
 """The platform that a program is traced for."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
 from jax import Array, lax
 
-_absent: ContextVar[str | None] = ContextVar("absent", default=None)
+# Jax keeps traced functions by it too: what was traced for one platform does not serve another.
+_told = jax.make_user_context(None)
 
 
 def platform() -> str:
-    """`cpu`, `gpu` or `tpu`: that of the mesh inside `shard_map`, which may be of a machine that is not there."""
-    device = jax.sharding.get_abstract_mesh().abstract_device
-    return _absent.get() or jax.default_backend() if device is None else device.platform
+    """`cpu`, `gpu` or `tpu`, the last two for devices of any maker.
+
+    The one that `tracing_for` says; else that of the mesh inside `shard_map`, which may be of a machine that is not
+    there; else that of the device on which jax computes.
+    """
+    if _told.value is not None:
+        return _told.value
+    device = jax.sharding.get_abstract_mesh().abstract_device or jax.config.jax_default_device
+    name = jax.default_backend() if device is None else getattr(device, "platform", device)
+    return kind(name)
 
 
-@contextmanager
-def tracing_for(name: str) -> Iterator[None]:
-    """Trace for a platform that is not there, where no mesh of its devices says so."""
-    token = _absent.set(name)
-    try:
-        yield
-    finally:
-        _absent.reset(token)
+def kind(name: str) -> str:
+    """The platform of a backend, whose own name may be that of the maker's: `cuda` and `rocm` are GPUs."""
+    return "gpu" if name in ("cuda", "rocm") else name
+
+
+def tracing_for(name: str) -> AbstractContextManager[None]:
+    """Trace for the platform of a backend that is not there, or that is one of several."""
+    return _told(kind(name))
 
 
 def where_needed(needed: Array, do: Callable[..., Any], instead: Callable[..., Any], *operands: Any) -> Any:

@@ -9,6 +9,8 @@ from jax import Array, lax
 from simjax.grid import LOWER, UPPER
 from simjax.jaxpr.linear_map import fixed_linear_map
 from simjax.jaxpr.parts import part
+from simjax.stencil.formulation import formulation
+from simjax.stencil.materialise import held
 
 Sides = tuple[Array, Array]
 """Lines at the lower and at the upper end of an axis."""
@@ -106,6 +108,9 @@ class Padding:
         return assembled(*pieces, self.width, self.reaches)
 
     def transpose(self, blocks: list[Array]) -> tuple[list[Array], list[list[Sides]]]:
+        if formulation().joins:
+            # Each is a sum over all displaced reads, which the kernel of every line would form again.
+            blocks = held(blocks)
         return disassembled(blocks, len(self.reaches[0]), self.width, self.reaches)
 
 
@@ -125,8 +130,9 @@ def assembled(
 ) -> list[Array]:
     """The padded blocks: lines of the first axis joined on, room made along the others, ghost lines written into it.
 
-    XLA fuses a concatenation along all axes into every neighbour read of the stencil that follows and pays index
-    arithmetic per cell; written this way the block is formed once and the stencil vectorises.
+    XLA on a CPU fuses a concatenation along all axes into every neighbour read of the stencil that follows and pays
+    index arithmetic per cell; written this way the block is formed once and the stencil vectorises. On a GPU, where
+    each line that is written may be a kernel, lines of all axes are joined on (`formulation`).
 
     ghosts: `width` lines at both ends of each axis, with the ghost cells of the axes before it. reaches: of each field
     the ghost cells that its block has; None: all.
@@ -149,6 +155,10 @@ def _assembled(u: Array, around: list[Sides], reach: Reach, width: int) -> Array
             line = lax.slice_in_dim(line, width - lower, n - width + upper, axis=leading + k)
         return line
 
+    if formulation().joins:
+        for axis in range(ndim):
+            u = _joined(u, (wanted(axis, LOWER), wanted(axis, UPPER)), leading + axis)
+        return u
     block = with_room(u, (wanted(0, LOWER), wanted(0, UPPER)), reach)
     written = [(k, side) for k in range(min(1, ndim - 1), ndim) for side in (LOWER, UPPER) if reach[k][side]]
     if not written and sum(reach[0]) > 1:
@@ -170,12 +180,17 @@ def with_room(u: Array, ends: Sides, reach: Reach) -> Array:
     """
     ndim = len(reach)
     leading, joined = u.ndim - ndim, min(1, ndim - 1)
-    parts = [x for x in (ends[LOWER], u, ends[UPPER]) if x.shape[leading]] if joined else [u]
-    block = jnp.concatenate(parts, axis=leading) if len(parts) > 1 else u
+    block = _joined(u, ends, leading) if joined else u
     if not any(map(any, reach[joined:])):
         return block
     room = [(0, 0, 0)] * (leading + joined) + [(lower, upper, 0) for lower, upper in reach[joined:]]
     return lax.pad(block, jnp.zeros((), u.dtype), room)
+
+
+def _joined(u: Array, ends: Sides, where: int) -> Array:
+    """An array between lines along one of its axes, of which there may be none."""
+    parts = [x for x in (ends[LOWER], u, ends[UPPER]) if x.shape[where]]
+    return jnp.concatenate(parts, axis=where) if len(parts) > 1 else u
 
 
 def disassembled(
