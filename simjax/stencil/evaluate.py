@@ -19,7 +19,16 @@ from simjax.stencil.interior_and_rim import stitch_interior_and_rim
 from simjax.stencil.kernels.operands import Unpadded
 from simjax.stencil.kernels.primitive import lowered
 from simjax.stencil.materialise import is_stored
-from simjax.stencil.padding import Reach, Sides, assembled, assembled_within, disassembled, padded, reach_of
+from simjax.stencil.padding import (
+    Reach,
+    Sides,
+    assembled,
+    assembled_within,
+    disassembled,
+    padded,
+    padded_for_many,
+    reach_of,
+)
 
 Leaves = list[Array]
 
@@ -97,7 +106,7 @@ def evaluate(stencil: Stencil, fields: Leaves, ghosts: list[list[Sides]], overla
     results, seen = stencil.value.results, stencil.seen
     flows = all(jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in (*fields, *stencil.value.closed.out_avals))
     if stencil.stores or not flows:
-        return results.unflatten(computed(seen, fields, ghosts, padded))
+        return results.unflatten(computed(seen, fields, ghosts, padded_for_many if stencil.stores else padded))
     # Traced now: what it closes over may be gone when derivatives are taken.
     pull_back = _pulling_back(stencil, (fields, ghosts), fused)
 

@@ -15,23 +15,16 @@ from simjax.jaxpr.platform import platform
 class Formulation:
     """What a platform wants.
 
-    Attributes:
-        stores: values that several loops read are put into memory (`materialise`); else only where a program is
-            differentiated, as the reverse of one large kernel would compute them again for every cotangent.
-        joins: ghost lines are joined to a block along every axis (`padding`), which XLA takes into the kernel that
-            reads the block; else they are written into it.
+    stores: values that several loops read are put into memory (`materialise`); else only the blocks that a stencil of
+        many reads is of, and the others where a program is differentiated, as the reverse of one large kernel would
+        compute them again for every cotangent.
     """
 
     stores: bool
-    joins: bool
 
 
-FORMULATIONS = {
-    "cpu": Formulation(stores=True, joins=False),
-    "gpu": Formulation(stores=False, joins=True),
-    "tpu": Formulation(stores=True, joins=False),
-}
-"""By platform. A TPU's are those of a CPU, as no other has been measured there."""
+FORMULATIONS = {"cpu": Formulation(stores=True), "gpu": Formulation(stores=False), "tpu": Formulation(stores=True)}
+"""By platform. A TPU's is that of a CPU, as no other has been measured there."""
 
 
 def formulation() -> Formulation:

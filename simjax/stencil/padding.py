@@ -1,6 +1,6 @@
 """Blocks and the ghost lines around them, on one device; reverse mode touches only edges."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import jax.numpy as jnp
@@ -103,14 +103,12 @@ class Padding:
 
     reaches: tuple[Reach, ...]
     width: int
+    together: Callable[..., list[Array]]
 
     def forward(self, pieces: tuple[list[Array], list[list[Sides]]]) -> list[Array]:
-        return assembled(*pieces, self.width, self.reaches)
+        return self.together(*pieces, self.width, self.reaches)
 
     def transpose(self, blocks: list[Array]) -> tuple[list[Array], list[list[Sides]]]:
-        if formulation().joins:
-            # Each is a sum over all displaced reads, which the kernel of every line would form again.
-            blocks = held(blocks)
         return disassembled(blocks, len(self.reaches[0]), self.width, self.reaches)
 
 
@@ -119,10 +117,40 @@ def padded(
     fields: list[Array], ghosts: list[list[Sides]], width: int, reaches: Sequence[Reach] | None = None
 ) -> list[Array]:
     """The blocks with their ghost lines around them (`assembled`)."""
+    return _padded(fields, ghosts, width, reaches, assembled)
+
+
+@part("halo exchange")
+def padded_for_many(
+    fields: list[Array], ghosts: list[list[Sides]], width: int, reaches: Sequence[Reach] | None = None
+) -> list[Array]:
+    """The blocks for a stencil of many reads, each formed once, as are their cotangents, which are sums over these."""
+    if formulation().stores:
+        return padded(fields, ghosts, width, reaches)
+    return held(_padded(fields, ghosts, width, reaches, joined))
+
+
+def _padded(fields, ghosts, width: int, reaches: Sequence[Reach] | None, together: Callable) -> list[Array]:
     if not _flows(fields):
-        return assembled(fields, ghosts, width, reaches)
+        return together(fields, ghosts, width, reaches)
     reaches = reaches or [reach_of(width, len(ghosts[0]))] * len(fields)
-    return fixed_linear_map(Padding(tuple(reaches), width), (fields, ghosts))
+    return fixed_linear_map(Padding(tuple(reaches), width, together), (fields, ghosts))
+
+
+def joined(
+    fields: list[Array], ghosts: list[list[Sides]], width: int, reaches: Sequence[Reach] | None = None
+) -> list[Array]:
+    """What `assembled` gives, with lines of all axes joined on: one kernel of a GPU, where each line that is written
+    into a block is another.
+    """
+    reaches = reaches or [reach_of(width, len(ghosts[0]))] * len(fields)
+    blocks = []
+    for block, around, reach in zip(fields, ghosts, reaches, strict=True):
+        for axis in range(len(reach)):
+            ends = _wanted(around, reach, axis, LOWER, width), _wanted(around, reach, axis, UPPER, width)
+            block = _between(block, ends, block.ndim - len(reach) + axis)
+        blocks.append(block)
+    return blocks
 
 
 def assembled(
@@ -131,8 +159,8 @@ def assembled(
     """The padded blocks: lines of the first axis joined on, room made along the others, ghost lines written into it.
 
     XLA on a CPU fuses a concatenation along all axes into every neighbour read of the stencil that follows and pays
-    index arithmetic per cell; written this way the block is formed once and the stencil vectorises. On a GPU, where
-    each line that is written may be a kernel, lines of all axes are joined on (`formulation`).
+    index arithmetic per cell; written this way the block is formed once and the stencil vectorises. XLA on a GPU takes
+    all of it into the kernel of the stencil.
 
     ghosts: `width` lines at both ends of each axis, with the ghost cells of the axes before it. reaches: of each field
     the ghost cells that its block has; None: all.
@@ -146,19 +174,8 @@ def _assembled(u: Array, around: list[Sides], reach: Reach, width: int) -> Array
     leading = u.ndim - ndim
 
     def wanted(axis: int, side: int) -> Array:
-        """Ghost lines of an axis, and of their own ghost cells those that the block has."""
-        line, where, count = around[axis][side], leading + axis, reach[axis][side]
-        first = width - count if side == LOWER else 0
-        line = lax.slice_in_dim(line, first, first + count, axis=where)
-        for k, (lower, upper) in enumerate(reach[:axis]):
-            n = line.shape[leading + k]
-            line = lax.slice_in_dim(line, width - lower, n - width + upper, axis=leading + k)
-        return line
+        return _wanted(around, reach, axis, side, width)
 
-    if formulation().joins:
-        for axis in range(ndim):
-            u = _joined(u, (wanted(axis, LOWER), wanted(axis, UPPER)), leading + axis)
-        return u
     block = with_room(u, (wanted(0, LOWER), wanted(0, UPPER)), reach)
     written = [(k, side) for k in range(min(1, ndim - 1), ndim) for side in (LOWER, UPPER) if reach[k][side]]
     if not written and sum(reach[0]) > 1:
@@ -172,6 +189,18 @@ def _assembled(u: Array, around: list[Sides], reach: Reach, width: int) -> Array
     return block
 
 
+def _wanted(around: list[Sides], reach: Reach, axis: int, side: int, width: int) -> Array:
+    """Ghost lines of an axis, and of their own ghost cells those that the block has."""
+    line, count = around[axis][side], reach[axis][side]
+    leading = line.ndim - len(reach)
+    first = width - count if side == LOWER else 0
+    line = lax.slice_in_dim(line, first, first + count, axis=leading + axis)
+    for k, (lower, upper) in enumerate(reach[:axis]):
+        n = line.shape[leading + k]
+        line = lax.slice_in_dim(line, width - lower, n - width + upper, axis=leading + k)
+    return line
+
+
 def with_room(u: Array, ends: Sides, reach: Reach) -> Array:
     """An array between the lines `ends` of its first spatial axis, and zeros for ghost cells along the others.
 
@@ -180,14 +209,14 @@ def with_room(u: Array, ends: Sides, reach: Reach) -> Array:
     """
     ndim = len(reach)
     leading, joined = u.ndim - ndim, min(1, ndim - 1)
-    block = _joined(u, ends, leading) if joined else u
+    block = _between(u, ends, leading) if joined else u
     if not any(map(any, reach[joined:])):
         return block
     room = [(0, 0, 0)] * (leading + joined) + [(lower, upper, 0) for lower, upper in reach[joined:]]
     return lax.pad(block, jnp.zeros((), u.dtype), room)
 
 
-def _joined(u: Array, ends: Sides, where: int) -> Array:
+def _between(u: Array, ends: Sides, where: int) -> Array:
     """An array between lines along one of its axes, of which there may be none."""
     parts = [x for x in (ends[LOWER], u, ends[UPPER]) if x.shape[where]]
     return jnp.concatenate(parts, axis=where) if len(parts) > 1 else u
