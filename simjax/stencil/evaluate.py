@@ -26,7 +26,6 @@ from simjax.stencil.padding import (
     assembled_within,
     disassembled,
     padded,
-    padded_for_many,
     reach_of,
 )
 
@@ -106,7 +105,8 @@ def evaluate(stencil: Stencil, fields: Leaves, ghosts: list[list[Sides]], overla
     results, seen = stencil.value.results, stencil.seen
     flows = all(jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in (*fields, *stencil.value.closed.out_avals))
     if stencil.stores or not flows:
-        return results.unflatten(computed(seen, fields, ghosts, padded_for_many if stencil.stores else padded))
+        together = functools.partial(padded, for_many=stencil.stores)
+        return results.unflatten(computed(seen, fields, ghosts, together))
     # Traced now: what it closes over may be gone when derivatives are taken.
     pull_back = _pulling_back(stencil, (fields, ghosts), fused)
 

@@ -1,6 +1,6 @@
 """Blocks and the ghost lines around them, on one device; reverse mode touches only edges."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import jax.numpy as jnp
@@ -99,57 +99,54 @@ def strip(field: Array, ghosts: list[Sides], axis: int, begin: int, width: int) 
 
 @dataclass(frozen=True)
 class Padding:
-    """Blocks with those of their ghost cells around them that the reaches hold."""
+    """Blocks with those of their ghost cells around them that the reaches hold; `once`: by `formed_together`."""
 
     reaches: tuple[Reach, ...]
     width: int
-    together: Callable[..., list[Array]]
+    once: bool
 
     def forward(self, pieces: tuple[list[Array], list[list[Sides]]]) -> list[Array]:
-        return self.together(*pieces, self.width, self.reaches)
+        return (formed_together if self.once else assembled)(*pieces, self.width, self.reaches)
 
     def transpose(self, blocks: list[Array]) -> tuple[list[Array], list[list[Sides]]]:
+        # Each is a sum over many displaced reads, which the kernel of every line cut from it would form again.
+        blocks = held(blocks) if self.once else blocks
         return disassembled(blocks, len(self.reaches[0]), self.width, self.reaches)
 
 
 @part("halo exchange")
 def padded(
-    fields: list[Array], ghosts: list[list[Sides]], width: int, reaches: Sequence[Reach] | None = None
-) -> list[Array]:
-    """The blocks with their ghost lines around them (`assembled`)."""
-    return _padded(fields, ghosts, width, reaches, assembled)
+    fields: list[Array], ghosts: list[list[Sides]], width: int, reaches: Sequence[Reach] | None = None,
+    *, for_many: bool = False,
+) -> list[Array]:  # fmt: skip
+    """The blocks with their ghost lines around them (`assembled`).
 
-
-@part("halo exchange")
-def padded_for_many(
-    fields: list[Array], ghosts: list[list[Sides]], width: int, reaches: Sequence[Reach] | None = None
-) -> list[Array]:
-    """The blocks for a stencil of many reads, each formed once, as are their cotangents, which are sums over these."""
-    if formulation().stores:
-        return padded(fields, ghosts, width, reaches)
-    return held(_padded(fields, ghosts, width, reaches, joined))
-
-
-def _padded(fields, ghosts, width: int, reaches: Sequence[Reach] | None, together: Callable) -> list[Array]:
-    if not _flows(fields):
-        return together(fields, ghosts, width, reaches)
-    reaches = reaches or [reach_of(width, len(ghosts[0]))] * len(fields)
-    return fixed_linear_map(Padding(tuple(reaches), width, together), (fields, ghosts))
-
-
-def joined(
-    fields: list[Array], ghosts: list[list[Sides]], width: int, reaches: Sequence[Reach] | None = None
-) -> list[Array]:
-    """What `assembled` gives, with lines of all axes joined on: one kernel of a GPU, where each line that is written
-    into a block is another.
+    for_many: for a stencil of many reads, for which they are put into memory (`formed_together`) where nothing else is.
     """
-    reaches = reaches or [reach_of(width, len(ghosts[0]))] * len(fields)
-    blocks = []
-    for block, around, reach in zip(fields, ghosts, reaches, strict=True):
+    reaches = tuple(reaches or [reach_of(width, len(ghosts[0]))] * len(fields))
+    padding = Padding(reaches, width, for_many and not formulation().stores)
+    return fixed_linear_map(padding, (fields, ghosts)) if _flows(fields) else padding.forward((fields, ghosts))
+
+
+def formed_together(
+    fields: list[Array], ghosts: list[list[Sides]], width: int, reaches: Sequence[Reach]
+) -> list[Array]:
+    """What `assembled` gives, put into memory: of all fields of one shape by one kernel of a GPU.
+
+    Written into a block, each line of each field would be a kernel.
+    """
+    kinds = [(u.shape, u.dtype, reach) for u, reach in zip(fields, reaches, strict=True)]
+    blocks: list[Array] = list(fields)
+    for shape, dtype, reach in dict.fromkeys(kinds):
+        members = [k for k, kind in enumerate(kinds) if kind == (shape, dtype, reach)]
+        block = jnp.stack([fields[k] for k in members])
         for axis in range(len(reach)):
-            ends = _wanted(around, reach, axis, LOWER, width), _wanted(around, reach, axis, UPPER, width)
-            block = _between(block, ends, block.ndim - len(reach) + axis)
-        blocks.append(block)
+            lower, upper = (
+                jnp.stack([_wanted(ghosts[k], reach, axis, side, width) for k in members]) for side in (LOWER, UPPER)
+            )
+            block = _between(block, (lower, upper), block.ndim - len(reach) + axis)
+        for k, one in zip(members, held(block), strict=True):
+            blocks[k] = one
     return blocks
 
 
