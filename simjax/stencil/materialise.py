@@ -14,7 +14,7 @@ from jax.experimental.xla_metadata import set_xla_metadata
 from jax.extend.core import JaxprEqn
 
 from simjax.jaxpr.linear_map import fixed_linear_map
-from simjax.stencil.formulation import formulation
+from simjax.stencil.formulation import stores_values
 
 STORED = "stored"
 """Name on values that are stored only where they are differentiated."""
@@ -30,12 +30,12 @@ def stored(tree):
     anew, and those the slopes. It does not fuse through writing into place where several read what is written (5 to
     10 times faster, `benchmarks/gas.py`). Their derivatives and cotangents are stored too.
     """
-    return _stored(tree) if formulation().stores else _held_if_differentiated(tree)
+    return _stored(tree) if stores_values() else _held_if_differentiated(tree)
 
 
 def formed_once(tree):
     """`tree`, `held` between the two loops that form and read it; its derivatives and cotangents are held too."""
-    return held(tree) if formulation().stores else _held_if_differentiated(tree)
+    return held(tree) if stores_values() else _held_if_differentiated(tree)
 
 
 def for_each_leaf(function: Callable[..., Array], trees: Sequence) -> Callable[..., object]:
@@ -46,7 +46,7 @@ def for_each_leaf(function: Callable[..., Array], trees: Sequence) -> Callable[.
     """
     structure = jax.tree.structure(trees[0])
     leaves = [jax.tree.leaves(tree) for tree in trees]
-    if formulation().stores:
+    if stores_values():
         blocks = [stacked(each) for each in leaves]
         return lambda *order: structure.unflatten(held(function(*(blocks[k] for k in order))))
     return lambda *order: _held_if_differentiated(
@@ -109,15 +109,6 @@ class _Stacked:
         return [block[k] for k in range(block.shape[0])]
 
 
-class _Held:
-    """The identity, which holds in both directions."""
-
-    def forward(self, tree, /):
-        return held(tree)
-
-    transpose = forward
-
-
 class _HeldInReverse:
     """The identity, whose transpose holds."""
 
@@ -126,6 +117,12 @@ class _HeldInReverse:
 
     def transpose(self, tree, /):
         return held(tree)
+
+
+class _Held(_HeldInReverse):
+    """The identity, which holds in both directions."""
+
+    forward = _HeldInReverse.transpose
 
 
 _STORED, _STACKED, _HELD, _HELD_IN_REVERSE = _Stored(), _Stacked(), _Held(), _HeldInReverse()

@@ -9,7 +9,7 @@ from jax import Array, lax
 from simjax.grid import LOWER, UPPER
 from simjax.jaxpr.linear_map import fixed_linear_map
 from simjax.jaxpr.parts import part
-from simjax.stencil.formulation import formulation
+from simjax.stencil.formulation import stores_values
 from simjax.stencil.materialise import held
 
 Sides = tuple[Array, Array]
@@ -124,7 +124,7 @@ def padded(
     for_many: for a stencil of many reads, for which they are put into memory (`formed_together`) where nothing else is.
     """
     reaches = tuple(reaches or [reach_of(width, len(ghosts[0]))] * len(fields))
-    padding = Padding(reaches, width, for_many and not formulation().stores)
+    padding = Padding(reaches, width, for_many and not stores_values())
     return fixed_linear_map(padding, (fields, ghosts)) if _flows(fields) else padding.forward((fields, ghosts))
 
 
