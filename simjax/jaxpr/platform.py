@@ -19,7 +19,8 @@ def platform() -> str:
     """
     if _told.value is not None:
         return _told.value
-    device = jax.sharding.get_abstract_mesh().abstract_device or jax.config.jax_default_device
+    settings: Any = jax.config
+    device = jax.sharding.get_abstract_mesh().abstract_device or settings.jax_default_device
     name = jax.default_backend() if device is None else getattr(device, "platform", device)
     return kind(name)
 

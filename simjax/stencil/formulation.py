@@ -1,4 +1,4 @@
-"""How a stencil is written for the platform of its program: the one place where platforms differ in that.
+"""Formulation of stencils by the platform of their program: the one place where platforms differ in it.
 
 The result is the same but for rounding.
 """

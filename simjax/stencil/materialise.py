@@ -5,6 +5,7 @@ Whether they are is up to the platform (`stencil.formulation`), but for what is 
 
 import functools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -38,7 +39,7 @@ def formed_once(tree):
     return held(tree) if stores_values() else _held_if_differentiated(tree)
 
 
-def for_each_leaf(function: Callable[..., Array], trees: Sequence) -> Callable[..., object]:
+def for_each_leaf(function: Callable[..., Array], trees: Sequence) -> Callable[..., Any]:
     """`apply(*order)`, a tree like each of the `trees`: `function` of the leaves of those that `order` numbers.
 
     Where values are stored, all leaves of a tree, of one shape and dtype, are entries of one array along a new first

@@ -131,7 +131,7 @@ def padded(
 def formed_together(
     fields: list[Array], ghosts: list[list[Sides]], width: int, reaches: Sequence[Reach]
 ) -> list[Array]:
-    """What `assembled` gives, put into memory: of all fields of one shape by one kernel of a GPU.
+    """The blocks of `assembled`, put into memory: those of all fields of one shape by one kernel of a GPU.
 
     Written into a block, each line of each field would be a kernel.
     """
