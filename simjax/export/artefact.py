@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax import lax
 
 from simjax.driver.environment import set_up_jax, versions
 from simjax.errors import ConfigurationError, ResourceError
@@ -18,6 +19,7 @@ from simjax.export.functions import Exportable, exportable, require_function, sh
 from simjax.export.tesseract import tesseract_files
 from simjax.io.files import write_files
 from simjax.io.replacing import EXPORT, EXPORTED, require_replaceable
+from simjax.jaxpr.platform import kind, tracing_for
 from simjax.schema.config import Config
 
 PROGRAM_NAME, ARGUMENTS_NAME, META_NAME = EXPORTED[:3]
@@ -100,7 +102,7 @@ def _require(what: str, vjp_order: int, platforms: Sequence[str], batch: str | N
 
 
 def _exported(made: Exportable, platforms: Sequence[str], batch: str | None) -> jax.export.Exported:
-    function: Callable = made.function
+    function: Callable = _by_platform(made.function, platforms)
     shapes = made.shapes()
     if batch is not None:
         (size,) = jax.export.symbolic_shape(batch)
@@ -114,6 +116,21 @@ def _exported(made: Exportable, platforms: Sequence[str], batch: str | None) -> 
             f"this function cannot be exported for {', '.join(platforms)}{f' with batch={batch}' if batch else ''}: "
             f"{first} Write implementation=xla, one platform, or no batch."
         ) from error
+
+
+def _by_platform(function: Callable, platforms: Sequence[str]) -> Callable:
+    """`function` as it is written for the platforms, traced once for each kind of them."""
+
+    def traced_for(name: str) -> Callable:
+        def traced(*arguments):
+            with tracing_for(name):
+                return function(*arguments)
+
+        return traced
+
+    if len({*map(kind, platforms)}) == 1:
+        return traced_for(platforms[0])
+    return lambda *arguments: lax.platform_dependent(*arguments, **{name: traced_for(name) for name in platforms})
 
 
 def _mesh(made: Exportable) -> dict[str, int]:

@@ -11,6 +11,7 @@ from jax import Array
 from jax.extend.core import ClosedJaxpr, Primitive
 from jax.interpreters import ad, batching, mlir
 
+from simjax.jaxpr.platform import platform
 from simjax.jaxpr.varying import repeated, type_of
 
 Leaves = list[Array]
@@ -41,14 +42,14 @@ class Pair(Hashable, Protocol):
 
 
 def fixed_linear_map(pair: Pair, x):
-    """`pair.forward(x)` as by `linear_map`, traced once for all `x` of one type."""
+    """`pair.forward(x)` as by `linear_map`, traced once for all `x` of one type on each platform."""
     leaves, tree = jax.tree.flatten(x)
-    ahead, back, tree_out = _traced(pair, tree, tuple(type_of(leaf) for leaf in leaves))
+    ahead, back, tree_out = _traced(pair, tree, tuple(type_of(leaf) for leaf in leaves), platform())
     return tree_out.unflatten(linear_map_p.bind(*leaves, ahead=ahead, back=back))
 
 
 @functools.lru_cache(maxsize=4096)
-def _traced(pair: Pair, tree, types: tuple):
+def _traced(pair: Pair, tree, types: tuple, platform: str):
     ahead, shapes = jax.make_jaxpr(lambda *leaves: pair.forward(tree.unflatten(leaves)), return_shape=True)(*types)
     results, tree_out = jax.tree.flatten(shapes)
     back = jax.make_jaxpr(lambda *results: jax.tree.leaves(pair.transpose(tree_out.unflatten(results))))(*results)

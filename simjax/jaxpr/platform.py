@@ -1,22 +1,33 @@
 """The platform that a program is traced for."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import jax
 from jax import Array, lax
 
-_absent: ContextVar[str | None] = ContextVar("absent", default=None)
+# Jax keeps traced functions by it too: what was traced for one platform does not serve another.
+_told = jax.make_user_context(None)
 
 
 def platform() -> str:
-    """`cpu`, `gpu` or `tpu`: as `tracing_for` says, or that of the mesh inside `shard_map`, which may be of a machine
-    that is not there.
+    """`cpu`, `gpu` or `tpu`, the last two for devices of any maker.
+
+    The one that `tracing_for` says; else that of the mesh inside `shard_map`, which may be of a machine that is not
+    there; else that of the device on which jax computes.
     """
-    device = jax.sharding.get_abstract_mesh().abstract_device
-    return _absent.get() or (jax.default_backend() if device is None else device.platform)
+    if _told.value is not None:
+        return _told.value
+    settings: Any = jax.config
+    device = jax.sharding.get_abstract_mesh().abstract_device or settings.jax_default_device
+    name = jax.default_backend() if device is None else getattr(device, "platform", device)
+    return kind(name)
+
+
+def kind(name: str) -> str:
+    """The platform of a backend, whose own name may be that of the maker's: `cuda` and `rocm` are GPUs."""
+    return "gpu" if name in ("cuda", "rocm") else name
 
 
 def one_pass() -> bool:
@@ -36,14 +47,9 @@ def launches_count() -> bool:
     return platform() == "gpu"
 
 
-@contextmanager
-def tracing_for(name: str) -> Iterator[None]:
-    """Trace for a platform that is not there, whatever devices the mesh has."""
-    token = _absent.set(name)
-    try:
-        yield
-    finally:
-        _absent.reset(token)
+def tracing_for(name: str) -> AbstractContextManager[None]:
+    """Trace for the platform of a backend that is not there, or that is one of several."""
+    return _told(kind(name))
 
 
 def where_needed(needed: Array, do: Callable[..., Any], instead: Callable[..., Any], *operands: Any) -> Any:

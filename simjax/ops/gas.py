@@ -24,7 +24,7 @@ from simjax.ops.riemann import (
     squared_norm,
 )
 from simjax.ops.spacing import Spacing
-from simjax.stencil.materialise import held, held_in_reverse, stacked, stored
+from simjax.stencil.materialise import for_each_leaf, formed_once, held_in_reverse, stored
 
 QUIET = 1e-3
 """Part of the squared jumps of all waves around a face below which the roughness of one of them counts as none."""
@@ -142,7 +142,9 @@ def _face_states(cells: list[Primitive], axis: int, gamma: Array, scheme: Scheme
     square = 0.5 * gamma * (inner[0].pressure / inner[0].density + inner[1].pressure / inner[1].density)
     speed = jnp.sqrt(square)
     per_velocity, per_pressure = 0.5 * density / speed, 0.5 / square
-    density, square, speed, per_velocity, per_pressure = held((density, square, speed, per_velocity, per_pressure))
+    density, square, speed, per_velocity, per_pressure = formed_once(
+        (density, square, speed, per_velocity, per_pressure)
+    )
 
     def waves(w: Primitive) -> Primitive:
         push, swing = per_pressure * w.pressure, per_velocity * w.velocity[axis]
@@ -160,7 +162,7 @@ def _face_states(cells: list[Primitive], axis: int, gamma: Array, scheme: Scheme
     # only the jump at the face is asked: it vanishes on the axes of a vortex, where the parabola is one all the same.
     ends = amplitudes[0], amplitudes[width - 1], amplitudes[width], amplitudes[-1]
     jumps = [_squared_jump(a, b, axis, per_velocity) for a, b in pairwise(ends)]
-    noise = held(QUIET * (jumps[1] + (jumps[0] + jumps[2])))
+    noise = formed_once(QUIET * (jumps[1] + (jumps[0] + jumps[2])))
     none = jnp.zeros_like(noise)
     others = tuple(noise if k == axis else none for k in range(len(cells[0].velocity)))
     level = Primitive(noise, others, noise, (none,) * len(cells[0].scalars))
@@ -178,18 +180,20 @@ def _squared_jump(below: Primitive, above: Primitive, axis: int, per_velocity: A
 def _interpolate(
     cells: list[Primitive], interpolation: Reconstruction, noise: Primitive | None = None
 ) -> tuple[Primitive, Primitive]:
-    """(left, right) of every variable; `noise` is the roughness that counts as none.
+    """(left, right) of every variable; `noise` is the roughness that counts as none."""
+    count = len(cells)
 
-    All variables are entries of one array, so that the scheme stands in the program once for each side.
-    """
-    structure = jax.tree.structure(cells[0])
-    points = [stacked(jax.tree.leaves(cell)) for cell in cells]
-    level = 0.0 if noise is None else stacked(jax.tree.leaves(noise))
+    def upwind(*points: Array) -> Array:
+        return interpolation.upwind(*points[:-1], noise=points[-1], cut=held_in_reverse)
 
-    def at_faces(*upwind: Array) -> Primitive:
-        return structure.unflatten(held(interpolation.upwind(*upwind, noise=level, cut=held_in_reverse)))
+    def upwind_of_any(*points: Array) -> Array:
+        return interpolation.upwind(*points, cut=held_in_reverse)
 
-    return at_faces(*points[:-1]), at_faces(*points[:0:-1])
+    if noise is None:
+        at_faces, level = for_each_leaf(upwind_of_any, cells), ()
+    else:
+        at_faces, level = for_each_leaf(upwind, [*cells, noise]), (count,)
+    return at_faces(*range(count - 1), *level), at_faces(*range(count - 1, 0, -1), *level)
 
 
 def _curvature(fluxes: list[Conserved], axis: int, rises: Sequence[Array] | None) -> Conserved:

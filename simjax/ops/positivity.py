@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from simjax.ops.riemann import Conserved, Primitive, mean_and_jump, squared_norm
-from simjax.stencil.materialise import held
+from simjax.stencil.materialise import formed_once
 
 MARGIN = 0.1
 """Face values, and what a flux leaves of half a cell, stay above this part of the cell's, or of the first-order value.
@@ -26,7 +26,7 @@ def limit_state(face: Primitive, cell: Primitive) -> Primitive:
 
     Zhang and Shu (2010), J. Comput. Phys. 229, 8918, in primitive variables, where both conditions are linear.
     """
-    share = held(jnp.minimum(_share(cell.density, face.density), _share(cell.pressure, face.pressure)))
+    share = formed_once(jnp.minimum(_share(cell.density, face.density), _share(cell.pressure, face.pressure)))
 
     def draw(value, kept):
         return jnp.where(share < 1, kept + share * (value - kept), value)
@@ -56,15 +56,15 @@ def limit_flux(
     pressure, which is concave. Hu, Adams and Shu (2013), J. Comput. Phys. 242, 169; Zhang and Shu (2010), J. Comput.
     Phys. 229, 8918.
     """
-    first = held(mean_and_jump(below[1], above[1], below[0], above[0], speed))
+    first = formed_once(mean_and_jump(below[1], above[1], below[0], above[0], speed))
     pace = 1 / speed
     middle = mean_and_jump(below[0], above[0], below[1], above[1], pace)
     excess = jax.tree.map(lambda high, low: pace * (high - low), flux, first)
     ends = [jax.tree.map(change, middle, excess) for change in (jnp.subtract, jnp.add)]
-    share = held(jnp.minimum(*(_share(middle.density, end.density) for end in ends)))
+    share = formed_once(jnp.minimum(*(_share(middle.density, end.density) for end in ends)))
     inner = _inner_energy(middle)
     mixed = [_inner_energy(_mix(middle, end, share)) for end in ends]
-    share = held(share * jnp.minimum(*(_share(inner, energy) for energy in mixed)))
+    share = formed_once(share * jnp.minimum(*(_share(inner, energy) for energy in mixed)))
     return _mix(first, flux, share)
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from simjax.stencil.materialise import held
+from simjax.stencil.materialise import formed_once
 
 
 class Primitive(NamedTuple):
@@ -132,14 +132,14 @@ def hllc(left: Primitive, right: Primitive, axis: int, gamma: Array) -> Conserve
     The flux is that of the state found at the face: the upwind one if it is supersonic there, else the one between
     the contact and the outer wave. With the contact at rest on the face it is the pressure alone.
     """
-    slow, fast = held(_bounds(left, right, axis, gamma))
+    slow, fast = formed_once(_bounds(left, right, axis, gamma))
     ul, ur = left.velocity[axis], right.velocity[axis]
     below, above = left.density * (slow - ul), right.density * (fast - ur)
     contact = ((right.pressure - left.pressure) + (below * ul - above * ur)) / (below - above)
     between = 0.5 * (
         (left.pressure + right.pressure) + (below * (contact - ul) + above * (contact - ur))
     )  # of the pressures on the two sides of the contact, equal but for rounding
-    contact, between = held((contact, between))
+    contact, between = formed_once((contact, between))
 
     def upwind(a, b):
         return jnp.where(contact > 0, a, b)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.core import Tracer
-from jax.extend.core import ClosedJaxpr, Jaxpr, jaxpr_as_fun, jaxprs_in_params
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, jaxpr_as_fun, jaxprs_in_params
 
 from simjax.jaxpr.linear_map import linear_map
 from simjax.stencil.adjoint import NotAStencil, gathering, summed_from_memory, surrounded_by_zeros
@@ -18,7 +18,16 @@ from simjax.stencil.boxes import of_boxes, reaches_of
 from simjax.stencil.interior_and_rim import stitch_interior_and_rim
 from simjax.stencil.kernels.operands import Unpadded
 from simjax.stencil.kernels.primitive import lowered
-from simjax.stencil.padding import Reach, Sides, assembled, assembled_within, disassembled, padded, reach_of
+from simjax.stencil.materialise import is_stored
+from simjax.stencil.padding import (
+    Reach,
+    Sides,
+    assembled,
+    assembled_within,
+    disassembled,
+    padded,
+    reach_of,
+)
 
 Leaves = list[Array]
 
@@ -44,7 +53,7 @@ class Stencil:
     @property
     def stores(self) -> bool:
         """Tell whether it stores values on its way (`stencil.materialise`)."""
-        return "dynamic_update_slice" in set(_names(self.value.closed.jaxpr))
+        return any(map(is_stored, _equations(self.value.closed.jaxpr)))
 
     def boxes(self, fields: Leaves, ghosts: list[list[Sides]]) -> Leaves:
         """Blocks with the ghost cells that are read."""
@@ -96,7 +105,8 @@ def evaluate(stencil: Stencil, fields: Leaves, ghosts: list[list[Sides]], overla
     results, seen = stencil.value.results, stencil.seen
     flows = all(jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in (*fields, *stencil.value.closed.out_avals))
     if stencil.stores or not flows:
-        return results.unflatten(computed(seen, fields, ghosts, padded))
+        together = functools.partial(padded, for_many=stencil.stores)
+        return results.unflatten(computed(seen, fields, ghosts, together))
     # Traced now: what it closes over may be gone when derivatives are taken.
     pull_back = _pulling_back(stencil, (fields, ghosts), fused)
 
@@ -238,9 +248,9 @@ def _explicit(function: Callable, seen: Leaves, examples) -> _Explicit:
     return _Explicit(closed, tuple(places), jax.tree.structure(shapes))
 
 
-def _names(jaxpr: Jaxpr) -> Iterator[str]:
-    """The names of all operations, those inside of other ones too."""
+def _equations(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
+    """All operations, those inside of other ones too."""
     for equation in jaxpr.eqns:
-        yield equation.primitive.name
+        yield equation
         for inner in jaxprs_in_params(equation.params):
-            yield from _names(inner)
+            yield from _equations(inner)

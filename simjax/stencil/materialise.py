@@ -1,19 +1,29 @@
-"""Results that are put into memory once, where a compiler would form them again in every expression that reads them."""
+"""Results that are put into memory once, where a compiler would form them again in every expression that reads them.
+
+Whether they are is up to the platform (`stencil.formulation`), but for what is `held`.
+"""
 
 import functools
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
+from jax.ad_checkpoint import checkpoint_name
 from jax.experimental.xla_metadata import set_xla_metadata
+from jax.extend.core import JaxprEqn
 
 from simjax.jaxpr.linear_map import fixed_linear_map
+from simjax.stencil.formulation import stores_values
+
+STORED = "stored"
+"""Name on values that are stored only where they are differentiated."""
 
 BARRIERS_HOLD = jax.__version_info__ >= (0, 12)
 """Whether XLA on a CPU keeps `optimization_barrier` until it has fused; jax 0.10 drops it before."""
 
 
-@jax.custom_jvp
 def stored(tree):
     """`tree` of arrays of one shape and dtype, each computed once: written into one array and read from there.
 
@@ -21,6 +31,32 @@ def stored(tree):
     anew, and those the slopes. It does not fuse through writing into place where several read what is written (5 to
     10 times faster, `benchmarks/gas.py`). Their derivatives and cotangents are stored too.
     """
+    return _stored(tree) if stores_values() else _held_if_differentiated(tree)
+
+
+def formed_once(tree):
+    """`tree`, `held` between the two loops that form and read it; its derivatives and cotangents are held too."""
+    return held(tree) if stores_values() else _held_if_differentiated(tree)
+
+
+def for_each_leaf(function: Callable[..., Array], trees: Sequence) -> Callable[..., Any]:
+    """`apply(*order)`, a tree like each of the `trees`: `function` of the leaves of those that `order` numbers.
+
+    Where values are stored, all leaves of a tree, of one shape and dtype, are entries of one array along a new first
+    axis: `function` then stands in the program once.
+    """
+    structure = jax.tree.structure(trees[0])
+    leaves = [jax.tree.leaves(tree) for tree in trees]
+    if stores_values():
+        blocks = [stacked(each) for each in leaves]
+        return lambda *order: structure.unflatten(held(function(*(blocks[k] for k in order))))
+    return lambda *order: _held_if_differentiated(
+        structure.unflatten([function(*each) for each in zip(*(leaves[k] for k in order), strict=True)])
+    )
+
+
+@jax.custom_jvp
+def _stored(tree):
     leaves, structure = jax.tree.flatten(tree)
     block = _written(leaves)
     return jax.tree.unflatten(structure, [block[k] for k in range(len(leaves))])
@@ -30,6 +66,18 @@ def stored(tree):
 def stacked(leaves):
     """Arrays of one shape and dtype as one array, along a new first axis; it and its cotangent are `held`."""
     return held(_written(leaves))
+
+
+@jax.custom_jvp
+def _held_if_differentiated(tree):
+    """`tree` as it is; where it is differentiated, it is `held`, and so are its derivatives and cotangents."""
+    return jax.tree.map(lambda leaf: checkpoint_name(leaf, STORED), tree)
+
+
+def is_stored(equation: JaxprEqn) -> bool:
+    """Tell whether an operation stores a value, always or where it is differentiated."""
+    name = equation.primitive.name
+    return name == "dynamic_update_slice" or (name == "name" and equation.params["name"] == STORED)
 
 
 @jax.custom_jvp
@@ -46,7 +94,7 @@ class _Stored:
     """Writing into memory, which is its own transpose."""
 
     def forward(self, tree, /):
-        return stored(tree)
+        return _stored(tree)
 
     transpose = forward
 
@@ -72,9 +120,16 @@ class _HeldInReverse:
         return held(tree)
 
 
-_STORED, _STACKED, _HELD_IN_REVERSE = _Stored(), _Stacked(), _HeldInReverse()
-stored.defjvp(lambda primals, tangents: (stored(*primals), fixed_linear_map(_STORED, *tangents)))
+class _Held(_HeldInReverse):
+    """The identity, which holds in both directions."""
+
+    forward = _HeldInReverse.transpose
+
+
+_STORED, _STACKED, _HELD, _HELD_IN_REVERSE = _Stored(), _Stacked(), _Held(), _HeldInReverse()
+_stored.defjvp(lambda primals, tangents: (_stored(*primals), fixed_linear_map(_STORED, *tangents)))
 stacked.defjvp(lambda primals, tangents: (stacked(*primals), fixed_linear_map(_STACKED, *tangents)))
+_held_if_differentiated.defjvp(lambda primals, tangents: (held(*primals), fixed_linear_map(_HELD, *tangents)))
 held_in_reverse.defjvp(
     lambda primals, tangents: (held_in_reverse(*primals), fixed_linear_map(_HELD_IN_REVERSE, *tangents))
 )

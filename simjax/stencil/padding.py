@@ -9,6 +9,8 @@ from jax import Array, lax
 from simjax.grid import LOWER, UPPER
 from simjax.jaxpr.linear_map import fixed_linear_map
 from simjax.jaxpr.parts import part
+from simjax.stencil.formulation import stores_values
+from simjax.stencil.materialise import held
 
 Sides = tuple[Array, Array]
 """Lines at the lower and at the upper end of an axis."""
@@ -97,27 +99,55 @@ def strip(field: Array, ghosts: list[Sides], axis: int, begin: int, width: int) 
 
 @dataclass(frozen=True)
 class Padding:
-    """Blocks with those of their ghost cells around them that the reaches hold."""
+    """Blocks with those of their ghost cells around them that the reaches hold; `once`: by `formed_together`."""
 
     reaches: tuple[Reach, ...]
     width: int
+    once: bool
 
     def forward(self, pieces: tuple[list[Array], list[list[Sides]]]) -> list[Array]:
-        return assembled(*pieces, self.width, self.reaches)
+        return (formed_together if self.once else assembled)(*pieces, self.width, self.reaches)
 
     def transpose(self, blocks: list[Array]) -> tuple[list[Array], list[list[Sides]]]:
+        # Each is a sum over many displaced reads, which the kernel of every line cut from it would form again.
+        blocks = held(blocks) if self.once else blocks
         return disassembled(blocks, len(self.reaches[0]), self.width, self.reaches)
 
 
 @part("halo exchange")
 def padded(
-    fields: list[Array], ghosts: list[list[Sides]], width: int, reaches: Sequence[Reach] | None = None
+    fields: list[Array], ghosts: list[list[Sides]], width: int, reaches: Sequence[Reach] | None = None,
+    *, for_many: bool = False,
+) -> list[Array]:  # fmt: skip
+    """The blocks with their ghost lines around them (`assembled`).
+
+    for_many: for a stencil of many reads, for which they are put into memory (`formed_together`) where nothing else is.
+    """
+    reaches = tuple(reaches or [reach_of(width, len(ghosts[0]))] * len(fields))
+    padding = Padding(reaches, width, for_many and not stores_values())
+    return fixed_linear_map(padding, (fields, ghosts)) if _flows(fields) else padding.forward((fields, ghosts))
+
+
+def formed_together(
+    fields: list[Array], ghosts: list[list[Sides]], width: int, reaches: Sequence[Reach]
 ) -> list[Array]:
-    """The blocks with their ghost lines around them (`assembled`)."""
-    if not _flows(fields):
-        return assembled(fields, ghosts, width, reaches)
-    reaches = reaches or [reach_of(width, len(ghosts[0]))] * len(fields)
-    return fixed_linear_map(Padding(tuple(reaches), width), (fields, ghosts))
+    """The blocks of `assembled`, put into memory: those of all fields of one shape by one kernel of a GPU.
+
+    Written into a block, each line of each field would be a kernel.
+    """
+    kinds = [(u.shape, u.dtype, reach) for u, reach in zip(fields, reaches, strict=True)]
+    blocks: list[Array] = list(fields)
+    for shape, dtype, reach in dict.fromkeys(kinds):
+        members = [k for k, kind in enumerate(kinds) if kind == (shape, dtype, reach)]
+        block = jnp.stack([fields[k] for k in members])
+        for axis in range(len(reach)):
+            lower, upper = (
+                jnp.stack([_wanted(ghosts[k], reach, axis, side, width) for k in members]) for side in (LOWER, UPPER)
+            )
+            block = _between(block, (lower, upper), block.ndim - len(reach) + axis)
+        for k, one in zip(members, held(block), strict=True):
+            blocks[k] = one
+    return blocks
 
 
 def assembled(
@@ -125,8 +155,9 @@ def assembled(
 ) -> list[Array]:
     """The padded blocks: lines of the first axis joined on, room made along the others, ghost lines written into it.
 
-    XLA fuses a concatenation along all axes into every neighbour read of the stencil that follows and pays index
-    arithmetic per cell; written this way the block is formed once and the stencil vectorises.
+    XLA on a CPU fuses a concatenation along all axes into every neighbour read of the stencil that follows and pays
+    index arithmetic per cell; written this way the block is formed once and the stencil vectorises. XLA on a GPU takes
+    all of it into the kernel of the stencil.
 
     ghosts: `width` lines at both ends of each axis, with the ghost cells of the axes before it. reaches: of each field
     the ghost cells that its block has; None: all.
@@ -140,14 +171,7 @@ def _assembled(u: Array, around: list[Sides], reach: Reach, width: int) -> Array
     leading = u.ndim - ndim
 
     def wanted(axis: int, side: int) -> Array:
-        """Ghost lines of an axis, and of their own ghost cells those that the block has."""
-        line, where, count = around[axis][side], leading + axis, reach[axis][side]
-        first = width - count if side == LOWER else 0
-        line = lax.slice_in_dim(line, first, first + count, axis=where)
-        for k, (lower, upper) in enumerate(reach[:axis]):
-            n = line.shape[leading + k]
-            line = lax.slice_in_dim(line, width - lower, n - width + upper, axis=leading + k)
-        return line
+        return _wanted(around, reach, axis, side, width)
 
     block = with_room(u, (wanted(0, LOWER), wanted(0, UPPER)), reach)
     written = [(k, side) for k in range(min(1, ndim - 1), ndim) for side in (LOWER, UPPER) if reach[k][side]]
@@ -162,6 +186,18 @@ def _assembled(u: Array, around: list[Sides], reach: Reach, width: int) -> Array
     return block
 
 
+def _wanted(around: list[Sides], reach: Reach, axis: int, side: int, width: int) -> Array:
+    """Ghost lines of an axis, and of their own ghost cells those that the block has."""
+    line, count = around[axis][side], reach[axis][side]
+    leading = line.ndim - len(reach)
+    first = width - count if side == LOWER else 0
+    line = lax.slice_in_dim(line, first, first + count, axis=leading + axis)
+    for k, (lower, upper) in enumerate(reach[:axis]):
+        n = line.shape[leading + k]
+        line = lax.slice_in_dim(line, width - lower, n - width + upper, axis=leading + k)
+    return line
+
+
 def with_room(u: Array, ends: Sides, reach: Reach) -> Array:
     """An array between the lines `ends` of its first spatial axis, and zeros for ghost cells along the others.
 
@@ -170,12 +206,17 @@ def with_room(u: Array, ends: Sides, reach: Reach) -> Array:
     """
     ndim = len(reach)
     leading, joined = u.ndim - ndim, min(1, ndim - 1)
-    parts = [x for x in (ends[LOWER], u, ends[UPPER]) if x.shape[leading]] if joined else [u]
-    block = jnp.concatenate(parts, axis=leading) if len(parts) > 1 else u
+    block = _between(u, ends, leading) if joined else u
     if not any(map(any, reach[joined:])):
         return block
     room = [(0, 0, 0)] * (leading + joined) + [(lower, upper, 0) for lower, upper in reach[joined:]]
     return lax.pad(block, jnp.zeros((), u.dtype), room)
+
+
+def _between(u: Array, ends: Sides, where: int) -> Array:
+    """An array between lines along one of its axes, of which there may be none."""
+    parts = [x for x in (ends[LOWER], u, ends[UPPER]) if x.shape[where]]
+    return jnp.concatenate(parts, axis=where) if len(parts) > 1 else u
 
 
 def disassembled(

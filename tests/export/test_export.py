@@ -120,6 +120,22 @@ def test_a_rollout_is_the_run_for_any_batch_and_platform(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_program_is_written_for_each_of_its_platforms(tmp_path):
+    """A gas, which puts less into memory on a GPU, counted by the barriers in its program."""
+    tube = sj.load("sod", ["grid.shape=[16]", "time.end=0.02", "time.output_every=0.01"])
+    barriers = {}
+    for platforms in (("cpu",), ("cuda",), ("cuda", "rocm"), ("cpu", "cuda")):
+        _, program, state = exported(tmp_path, tube, what="step", vjp_order=0, platforms=platforms)
+        barriers[platforms] = program.mlir_module().count("stablehlo.optimization_barrier")
+    assert barriers["cuda",] == barriers["cuda", "rocm"] < barriers["cpu",] < barriers["cpu", "cuda"]
+    # The last one, of both, is called here.
+    both = program.call(state)
+    _, program, _ = exported(tmp_path, tube, what="step", vjp_order=0)
+    for name, u in program.call(state).items():
+        np.testing.assert_array_equal(both[name], u)
+
+
+@pytest.mark.slow
 def test_steps_one_after_the_other_are_the_run(tmp_path):
     _, program, state = exported(tmp_path, dye(), what="step")
     start = state["concentration"]

@@ -1,0 +1,18 @@
+"""Formulation of stencils by the platform of their program: the one place where platforms differ in it.
+
+The result is the same but for rounding.
+"""
+
+from simjax.jaxpr.platform import platform
+
+
+def stores_values() -> bool:
+    """Tell whether a stencil puts values that several of its loops read into memory (`materialise`).
+
+    XLA on a CPU fuses what is cheap into every reader and computes it again there. On a GPU it makes one kernel of all
+    that is computed at the same points, where a value that is stored is a pass over memory and a kernel more. There
+    only the blocks are stored of which a stencil takes many reads (`padding.formed_together`); and where a program is
+    differentiated what lies between its parts, as its reverse would form that again for every cotangent: the compiler
+    did not come to an end of it in minutes. Counts for an H100 are in `docs/performance.md`.
+    """
+    return platform() != "gpu"
