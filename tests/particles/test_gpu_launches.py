@@ -1,11 +1,7 @@
 """What a step of particles asks of a GPU that is not there: launches and bytes of the program compiled for it."""
 
-import os
-import subprocess
-import sys
-
 import pytest
-from paths import ROOT, SUPPORT
+from gpu_programs import printed
 
 pytestmark = pytest.mark.long
 
@@ -14,6 +10,7 @@ PROGRAM = """
 import dataclasses
 import jax
 import jax.numpy as jnp
+from gpu_programs import kernels, moved
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from simjax.core.domain import Domain
 from simjax.inspect.compiled import devices_of
@@ -26,7 +23,6 @@ from simjax.particles.cells import Cells, cells_for
 from simjax.particles.neighbor_policy import NeighborPolicy
 
 ROWS, COUNT = 140, 32_000
-SKIPPED = {"parameter", "constant", "tuple", "get-tuple-element", "bitcast"}
 f32 = jnp.dtype("float32")
 length = (COUNT / 0.8442) ** (1 / 3)
 cells = Cells(Domain(cells_for((0.0,) * 3, (length,) * 3, 2.95, (True,) * 3)), 40, (True,) * 3)
@@ -39,16 +35,10 @@ here = NamedSharding(mesh, PartitionSpec())
 def report(name, function, *shapes):
     shapes = jax.tree.map(lambda s: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=here), shapes)
     program = parse(jax.jit(function).lower(*shapes).compile().as_text())
-    launches = moved = loops = 0
     entry = program[program.entry]
-    for line in entry.instructions:
-        if line.op in SKIPPED:
-            continue
-        loops += line.op == "while"
-        launches += 1
-        read = {operand: entry.by_name[operand].shapes for operand in line.operands if operand in entry.by_name}
-        moved += sum(shape.bytes for shapes in (line.shapes, *read.values()) for shape in shapes)
-    print(name, launches, loops, moved / (COUNT * ROWS * 4))
+    lines = kernels(entry)
+    loops = len([line for line in lines if line.op == "while"])
+    print(name, len(lines), loops, moved(entry) / (COUNT * ROWS * 4))
 
 def start(position):
     return model.state_from(position, position, jnp.zeros((COUNT,), jnp.int32), params)[0]
@@ -72,14 +62,7 @@ with tracing_for("gpu"):
 
 
 def test_a_step_of_a_liquid_is_a_few_launches_and_reads_its_list_once():
-    environment = {
-        **{key: value for key, value in os.environ.items() if key != "XLA_FLAGS"},
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(SUPPORT)]), "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": "-1",
-        "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
-    }  # fmt: skip
-    done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True)
-    assert not done.returncode, done.stderr[-2000:]
-    found = {name: tuple(map(float, figures)) for name, *figures in (line.split() for line in done.stdout.splitlines())}
+    found = {name: tuple(map(float, figures)) for name, *figures in (line.split() for line in printed(PROGRAM))}
     assert set(found) == {"list", "force", "step", "gradient"}
     assert not any(loops for _, loops, _ in found.values())
     launches = {name: int(count) for name, (count, *_) in found.items()}
