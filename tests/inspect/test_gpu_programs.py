@@ -78,8 +78,8 @@ print(program.trip_count(loop), len([line for line in lines if line.op != "condi
 """
 
 
-# With jax 0.10, whose transforms are more kernels, and 0.12. In brackets as a CPU has it: with the clock in the loop, and
-# what does not change formed in it.
+# With jax 0.10, whose transforms are more kernels, and 0.12. In brackets with the clock in the loop, and with what does
+# not change formed in it.
 @pytest.mark.parametrize(
     ("overrides", "turns", "kernels"),
     [
