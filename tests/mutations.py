@@ -405,6 +405,16 @@ MUTATIONS = [
         "tests/integrators/test_runge_kutta.py::test_measured_order_is_the_scheme_s",
     ),
     Mutation(
+        "a GPU stores what a CPU does", "stencil/formulation.py",
+        'return platform() != "gpu"', "return True",
+        "tests/stencil/test_formulation.py::test_a_gas_puts_its_blocks_alone_into_memory_on_a_gpu",
+    ),
+    Mutation(
+        "a linear map of one platform serves another", "jaxpr/linear_map.py",
+        "for leaf in leaves), platform())", 'for leaf in leaves), "")',
+        "tests/stencil/test_formulation.py::test_what_was_traced_for_one_platform_does_not_serve_another",
+    ),
+    Mutation(
         "cotangents are not held", "stencil/materialise.py",
         "\n        return held(tree)", "\n        return tree",
         "tests/project/test_compile_time.py::test_what_is_held_in_reverse_is_held_there_alone",
