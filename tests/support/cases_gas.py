@@ -75,7 +75,7 @@ CASES = (
     ),
     Case(
         "gas-1d-atmosphere", _line, _gas([(_slip, _slip)], Scheme("mc", "primitive", "rusanov"), gravity_axes=(0,)),
-        _heavy, _initial, "williamson3", Schedule(0.04, courant=0.4, max_steps=3), frames=1,
+        _heavy, _initial, "williamson3", Schedule(0.04, courant=0.4, max_steps=4), frames=1,
     ),
     Case(
         "gas-1d-stretched", _stretched,

@@ -59,7 +59,7 @@ def assert_close(found, expected, tolerance, what):
         assert all(not np.any(leaf) for leaf in (*others, *none))
     for path, wanted in jax.tree.leaves_with_path(expected):
         scale = np.abs(wanted).max()
-        assert scale > 0, f"{what}{jax.tree_util.keystr(path)} vanishes: nothing is tested"
+        assert scale > 0, f"{what}{jax.tree_util.keystr(path)} vanishes or is not a number: nothing is tested"
     errors = jax.tree.map(lambda a, b: np.abs(np.asarray(a) - np.asarray(b)).max() / np.abs(b).max(), found, expected)
     for path, error in jax.tree.leaves_with_path(errors):
         assert error <= tolerance, f"{what}{jax.tree_util.keystr(path)} differs by {error:.1e} of its scale"

@@ -186,14 +186,15 @@ class CarryingFlow(ExplicitModel, Balanced):
     def through_faces(self, t, state, params, cells: Cells) -> Array:
         """-div(u c) + div((D + nu_t / Pr_t) grad c) by the parts of faces that are open around bodies."""
         domain, scheme, c = self.domain, transport.SCHEMES[self.scheme], self.scalar(state)
-        velocity = solid_stage.flow_through_faces(self.flow, t, state, self.flow.layouts_at(t, state))
+        velocity, swelling = solid_stage.flow_through_faces(self.flow, t, state, self.flow.layouts_at(t, state))
 
         def carried(c, velocity, h):
             return transport.advection_tendency(c, velocity, scheme, h)
 
         layouts = self.flow.layouts_at(t, state, scheme.width)
         slope = domain.apply_spaced(carried, (c, cells.carrying(velocity)), (self.layout, layouts), scheme.width, t)
-        return slope + self.conducted(t, state, params, cells)
+        # What a body gains in a cell by itself leaves the cell, and carries nothing.
+        return slope + swelling * c + self.conducted(t, state, params, cells)
 
     def conducted(self, t, state, params, cells: Cells) -> Array:
         """div((D + nu_t / Pr_t) grad c) by the parts of faces that are open around bodies."""

@@ -184,12 +184,18 @@ def _of_all_blocks(domain: Domain, tree: Any) -> Any:
     return jax.tree.map(lambda one: one / count.astype(one.dtype), domain.total(tree))
 
 
-def flow_through_faces(flow: Any, t, state: Any, layouts: Sequence[FieldLayout]) -> tuple[Array, ...]:
-    """Volume per time and area that flows through faces around bodies that move as given, over their whole area."""
+def flow_through_faces(
+    flow: Any, t, state: Any, layouts: Sequence[FieldLayout]
+) -> tuple[tuple[Array, ...], Array | float]:
+    """Volume per time and area that flows through faces around bodies that move as given, over their whole area.
+
+    Its divergence is the second result: `swelling`.
+    """
     immersion = flow.immersion_at(jnp.asarray(t, state.velocity[0].dtype))
     slopes = flow.projection.gradient(state.reaction.pressure)
     seeping = solids.seepage(immersion, slopes, SEEPAGE * state.reaction.step)
-    return tuple(map(jnp.add, immersion.through(flow.domain, state.velocity, layouts, t), seeping))
+    flowing = tuple(map(jnp.add, immersion.through(flow.domain, state.velocity, layouts, t), seeping))
+    return flowing, swelling(flow, immersion, t)
 
 
 def swelling(flow: Any, immersion: solids.Immersion, t) -> Array | float:
