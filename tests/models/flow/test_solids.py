@@ -355,7 +355,7 @@ def test_what_is_everywhere_the_same_stays_it_around_a_body_that_grows():
     end = jax.jit(
         lambda: jax.lax.fori_loop(0, 12, lambda k, s: scheme.step(model, k * dt, dt, s, params, parts), start)
     )()
-    # In cells that the surface cuts the divergence is that of what the pressure changes by: most at the start, where the
+    # In cells that the surface cuts the divergence is that of what the pressure changes by: most at the start, as the
     # surface begins to move at once, 0.01; it fades. Without what the body gains in them it would be 0.027, and grow.
     assert float(jnp.max(jnp.abs(end.concentration - 1))) < 0.003
 
