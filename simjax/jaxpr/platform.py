@@ -52,9 +52,13 @@ def tracing_for(name: str) -> AbstractContextManager[None]:
     return _told(kind(name))
 
 
-def where_needed(needed: Array, do: Callable[..., Any], instead: Callable[..., Any], *operands: Any) -> Any:
+def where_needed(
+    needed: Array, do: Callable[..., Any], instead: Callable[..., Any], *operands: Any, always: bool = False
+) -> Any:
     """`do(*operands)`, or on a CPU `instead(*operands)` where it is not needed and both give the same.
 
-    Accelerators always do it: the host, which decides what they do next, would wait for the answer.
+    Accelerators always do it: the host, which decides what they do next, would wait for the answer. always: so does a
+    CPU, as for members of an ensemble on several devices, for which a condition computes both, and jax cannot batch
+    one whose branches cast (`varying.varies_beyond`).
     """
-    return lax.cond(needed, do, instead, *operands) if platform() == "cpu" else do(*operands)
+    return do(*operands) if always or platform() != "cpu" else lax.cond(needed, do, instead, *operands)

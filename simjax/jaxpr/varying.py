@@ -31,6 +31,11 @@ def varying_axes(x) -> frozenset[str]:
     return frozenset(getattr(getattr(kind, "manual_axis_type", None), "varying", frozenset()))
 
 
+def varies_beyond(x, names: Sequence[str]) -> bool:
+    """Tell whether `x` may differ between devices along mesh axes other than `names`, as what is a member's does."""
+    return not varying_axes(x) <= {*names}
+
+
 def cast_varying(x, names):
     """`x` typed as varying over `names` too. Its transpose sums gradients over those axes, once."""
     missing = tuple(name for name in names if name not in varying_axes(x))

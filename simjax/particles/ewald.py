@@ -30,7 +30,7 @@ MESH_ERRORS = (1 / 4320, 3 / 1936, 7601 / 2271360, 143 / 28800)
 CHUNK = 32
 """Waves summed at once."""
 PAIRS = 2**22
-"""Of waves and slots of all devices, summed at once on a GPU, for which a chunk is too little work to wait for."""
+"""Pairs of a wave and a slot of all devices that a GPU sums at once: a chunk is too little work to wait for."""
 
 
 class FarField(eqx.Module):

@@ -11,8 +11,8 @@ from simjax.jaxpr.platform import one_pass
 from simjax.jaxpr.varying import vary_like
 
 MOST_NODES = 200
-"""Of more nodes than these the sum at a particle is a loop along the first axis. A CPU is 2 to 6 times faster so with
-343 and 1000 nodes, and up to 4 times slower with 125 and fewer."""
+"""Number of nodes beyond which the sum at a particle is a loop along the first axis. A CPU is 2 to 6 times faster so
+with 343 and 1000 nodes, and up to 4 times slower with 125 and fewer."""
 
 
 def summed_over_nodes(nodes: Array, weights: Sequence[Array]) -> Array:

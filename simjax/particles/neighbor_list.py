@@ -11,6 +11,7 @@ from jax import Array, lax
 
 from simjax.jaxpr.parts import part
 from simjax.jaxpr.platform import one_pass, where_needed
+from simjax.jaxpr.varying import varies_beyond
 from simjax.particles.cells import GROUP, Cells
 from simjax.particles.neighbor_search import columns_by_cell, listed_at_once, within_at_once
 from simjax.particles.neighbor_slots import cell_strides, displacements, own_slot
@@ -159,6 +160,7 @@ def _within(cells: Cells, coordinates: Array, occupied: Array, distance: float, 
     limit = jnp.asarray(distance, here.dtype) ** 2
     # The first slots of a cell are filled.
     fullest = jnp.max(jnp.sum(occupied, axis=0, dtype=jnp.int32))
+    of_members = varies_beyond(fullest, cells.domain.names)
     none = (0 * here[0, :WORD]).astype(jnp.uint16)
     zero = jnp.zeros((), jnp.int32)
     # Of each row of words: where the cell around begins, and the first slot in it.
@@ -179,7 +181,7 @@ def _within(cells: Cells, coordinates: Array, occupied: Array, distance: float, 
         def turn(_, row):
             begin, theirs = row
             both = jnp.maximum(theirs, mine) < fullest
-            return None, where_needed(both, look, lambda begin, theirs: none, begin, theirs)
+            return None, where_needed(both, look, lambda begin, theirs: none, begin, theirs, always=of_members)
 
         return None, lax.scan(turn, None, rows)[1]
 
@@ -237,7 +239,8 @@ def _listed(cells: Cells, found: Array, own: Array, length: int, longest: Array)
         return (jnp.where(done, following, word), jnp.where(done, next_word, left)), slot
 
     def turn(carry, number):
-        return where_needed(number < longest, entry, lambda carry: (carry, own), carry)
+        of_members = varies_beyond(longest, cells.domain.names)
+        return where_needed(number < longest, entry, lambda carry: (carry, own), carry, always=of_members)
 
     start = (first, at(chained, first * count + here))
     return lax.scan(turn, start, jnp.arange(length, dtype=jnp.int32))[1]

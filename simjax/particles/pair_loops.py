@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from simjax.jaxpr.platform import one_pass, where_needed
-from simjax.jaxpr.varying import steady_carry
+from simjax.jaxpr.varying import steady_carry, varies_beyond
 from simjax.particles.cells import GROUP, Cells
 from simjax.particles.neighbor_list import Neighbours, added_nearby, interior, nearby, placed, turns
 from simjax.particles.neighbor_slots import own_slot, slots_around
@@ -135,10 +135,13 @@ def _over_list(pairs: Pairs, look: Callable, padded_particles, padded, start: Ca
             total = jax.tree.map(lambda u, f, k=k: u + f[k], total, found)
         return total
 
+    of_members = varies_beyond(neighbours.longest, cells.domain.names)
+
     def over(total, groups, number):
         def needed(total, group):
             slots, first = group
-            return where_needed(first < neighbours.longest, turn, lambda total, slots: total, total, slots), None
+            some = first < neighbours.longest
+            return where_needed(some, turn, lambda total, slots: total, total, slots, always=of_members), None
 
         return lax.scan(needed, total, (groups, number))[0]
 

@@ -11,7 +11,7 @@ from simjax.core.model import Model, SelfSteppingModel
 from simjax.errors import ConfigurationError
 from simjax.integrators.integrator import Integrator
 from simjax.jaxpr.parts import part
-from simjax.jaxpr.varying import match_varying, taken_where, vary_like, varying_axes
+from simjax.jaxpr.varying import match_varying, taken_where, varies_beyond, vary_like
 from simjax.status import NON_FINITE, OK, SKIN_PASSED, STEP_COLLAPSED, STEP_SHRUNK, UNPHYSICAL, all_finite
 from simjax.stepping.checkpointing.loops import repeat
 from simjax.stepping.checkpointing.plan import Binomial, Policy
@@ -147,7 +147,7 @@ def courant_step(model, integrator, params, state, clock: Clock, schedule: Sched
 
     # The clock is not part of what the condition passes on: each of its numbers would be a copy on a GPU.
     take_it = ready & (fault == OK)
-    of_members = bool(varying_axes(take_it) - {*model.domain.names})
+    of_members = varies_beyond(take_it, model.domain.names)
     t = time_of(clock, schedule)
     state = taken_where(take_it, lambda state: take(state, t, dt, clock.step), state, both=of_members)
     begun = eqx.tree_at(lambda c: c.first_limit, clock, first)
