@@ -174,6 +174,7 @@ def test_particles_are_found_by_id_in_the_same_slots():
     names = pack(cells, jnp.asarray(position), jnp.asarray(partners_of(count, bonds)))[2]
     looped, at_once = on_both(lambda within, names: slots_of(cells, within, ids, names), within, names)
     np.testing.assert_array_equal(looped[0], at_once[0])
+    # Squares of distances, whose three terms are rounded and contracted in another order.
     np.testing.assert_allclose(looped[1], at_once[1], rtol=1e-13)
     assert int(jnp.sum(jnp.isfinite(at_once[1]))) > count / 4
 
