@@ -193,8 +193,9 @@ class CarryingFlow(ExplicitModel, Balanced):
 
         layouts = self.flow.layouts_at(t, state, scheme.width)
         slope = domain.apply_spaced(carried, (c, cells.carrying(velocity)), (self.layout, layouts), scheme.width, t)
-        # What a body gains in a cell by itself leaves the cell, and carries nothing.
-        return slope + swelling * c + self.conducted(t, state, params, cells)
+        if swelling is not None:  # what a body gains in a cell by itself leaves the cell, and carries nothing
+            slope = slope + swelling * c
+        return slope + self.conducted(t, state, params, cells)
 
     def conducted(self, t, state, params, cells: Cells) -> Array:
         """div((D + nu_t / Pr_t) grad c) by the parts of faces that are open around bodies."""

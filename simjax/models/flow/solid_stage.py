@@ -54,7 +54,7 @@ def constrained(flow: Any, t, dt, state: Any, params: Any):
     flowing = immersion.through(domain, joined, layouts, t)
     step, known = jnp.asarray(dt, now.dtype), projection.gradient(inverse(before.elapsed) * before.impulse)
     flowing = tuple(map(jnp.add, flowing, solids.seepage(immersion, known, SEEPAGE * step)))
-    divergence = projection.divergence(flowing, t, layouts) - swelling(flow, immersion, t)
+    divergence = _less_swelling(flow, immersion, t, projection.divergence(flowing, t, layouts))
     phi = solids.potential(immersion, domain, divergence, before.impulse)
     slopes = projection.gradient(phi)
     after = solids.reaction(immersion, domain, layout, before, state.velocity, joined, phi, slopes, step)
@@ -186,7 +186,7 @@ def _of_all_blocks(domain: Domain, tree: Any) -> Any:
 
 def flow_through_faces(
     flow: Any, t, state: Any, layouts: Sequence[FieldLayout]
-) -> tuple[tuple[Array, ...], Array | float]:
+) -> tuple[tuple[Array, ...], Array | None]:
     """Volume per time and area that flows through faces around bodies that move as given, over their whole area.
 
     Its divergence is the second result: `swelling`.
@@ -198,18 +198,24 @@ def flow_through_faces(
     return flowing, swelling(flow, immersion, t)
 
 
-def swelling(flow: Any, immersion: solids.Immersion, t) -> Array | float:
+def swelling(flow: Any, immersion: solids.Immersion, t) -> Array | None:
     """The divergence of the velocity of bodies, times the part of each cell in them: what they gain by themselves.
 
     What flows into a cell by that velocity, through its closed parts, is what its surface pushes out and this. It is
-    zero for rigid bodies. A cell that hardly opens would else have to let out all that the body in it gains.
+    zero for rigid bodies, and None for those at rest. A cell that hardly opens would else have to let out all that the
+    body in it gains.
     """
     if immersion.solid is None:
-        return 0.0
+        return None
     velocity = immersion.faces.velocity
     assert velocity is not None
     kinds = (mirrored(flow.projection.layout),) * len(velocity)
     return immersion.solid * flow.projection.divergence(velocity, t, kinds)
+
+
+def _less_swelling(flow: Any, immersion: solids.Immersion, t, divergence: Array) -> Array:
+    gained = swelling(flow, immersion, t)
+    return divergence if gained is None else divergence - gained
 
 
 def divergence(flow: Any, t, state: Any, params: Any) -> Array:
@@ -227,7 +233,7 @@ def divergence(flow: Any, t, state: Any, params: Any) -> Array:
         motions = free_body.motions(immersion, domain, layout, t, solids.Reach(still, still))
         immersion = immersion.moved_by(free_body.together(motions.blocked, state.body.motion))
     flowing = immersion.through(domain, state.velocity, layouts, t)
-    found = flow.projection.divergence(flowing, t, layouts) - swelling(flow, immersion, t)
+    found = _less_swelling(flow, immersion, t, flow.projection.divergence(flowing, t, layouts))
     return jnp.where(immersion.uncut, found, 0.0)
 
 
