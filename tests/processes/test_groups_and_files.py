@@ -69,7 +69,7 @@ def write_fields(path):
 
 
 def runs(root, fields):
-    source = "initial.concentration={file: %s, variable: %s}"
+    source = "initial.concentration={file: %s, order: [y, x], variable: %s}"
     own = {
         "finer": [*DYE, source % (fields, "finer, time: -1"), "mesh.x=2", "mesh.y=2"],
         "bad": [*DYE, source % (fields, "bad"), "mesh.x=4"],
