@@ -6,12 +6,12 @@ In one dimension and two; in three, planes stream (`planes`).
 from collections.abc import Sequence
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jax.experimental import pallas as pl
 
 from simjax.jaxpr.varying import mosaic_kernel
+from simjax.stencil.kernels.fragments import computed
 from simjax.stencil.kernels.gpu_ghosts import columns_of, lines_of, write_lines
 from simjax.stencil.kernels.operands import Operand, Passes, Unpadded, ghost_width
 from simjax.stencil.kernels.register_tiles import Begin, for_pieces
@@ -93,7 +93,7 @@ def _compute_tile(
     seen = {**blocks, **{str(len(operands) + k): block for k, block in enumerate(kept)}}
     free = iter([block.at[np.int32(0)] for block in kept])
     piece = (1,) * (len(tile) - 1) + (THREADS,)
-    per_register = gpu.Layout.WG_STRIDED(piece, vec_size=1)
+    types = [operand.dtype for operand in (*operands, *passes.kept)]
 
     for program, around in zip(passes.programs, passes.margins, strict=True):
         targets = tiles if program is passes.programs[-1] else [next(free) for _ in program.results]
@@ -111,11 +111,11 @@ def _compute_tile(
                     return seen[str(k)][(component, *first)]
                 first[-1] += lead(operands[k]) if str(k) in columns else 0
                 place = (pl.ds(b, 1 if e is None else n) for b, n, e in zip(first, shape, extents, strict=True))
-                return gpu.layout_cast(seen[str(k)][(component, *place)], per_register)
+                return seen[str(k)][(component, *place)]
 
             here = tuple(pl.ds(b, n) for b, n in zip(begin, shape, strict=True))
-            for ref, value in zip(targets, program.evaluate(read), strict=True):
-                ref[here] = jnp.broadcast_to(value, shape)
+            for ref, value in zip(targets, computed(gpu, program, read, types, shape), strict=True):
+                ref[here] = value
 
         for_pieces([t + 2 * m for t, m in zip(tile, around, strict=True)], piece, compute, equal=True)
         gpu.commit_smem()

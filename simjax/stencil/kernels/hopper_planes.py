@@ -20,6 +20,7 @@ from jax import Array, lax
 from jax.experimental import pallas as pl
 
 from simjax.jaxpr.varying import mosaic_kernel
+from simjax.stencil.kernels.fragments import computed
 from simjax.stencil.kernels.gpu_ghosts import columns_of, write_lines
 from simjax.stencil.kernels.hopper import AXES, corner_of, inputs_of
 from simjax.stencil.kernels.operands import Operand, Passes, Unpadded, ghost_width
@@ -182,7 +183,7 @@ class _Walk:
         passes, operands = self.passes, (*self.passes.operands, *self.passes.kept)
         seen = {**self.rings, **{str(len(passes.operands) + k): block for k, block in enumerate(self.kept)}}
         scalars = {k: self.sources[k][0][0] for k, operand in enumerate(operands) if operand.extents is None}
-        free, per_register = iter(self.kept), self.gpu.Layout.WG_STRIDED(PIECE, vec_size=1)
+        free, types = iter(self.kept), [operand.dtype for operand in operands]
         for program, around in zip(passes.programs, passes.margins, strict=True):
             last = program is passes.programs[-1]
             if last:  # the results of the step before are on their way
@@ -205,12 +206,11 @@ class _Walk:
                     if extents[2] is None:  # one number for the whole row
                         return block[place, component, row, column]
                     column += lead(operands[k]) if str(k) in self.columns else 0
-                    found = block[place, component, pl.ds(row, 1), pl.ds(column, shape[1])]
-                    return self.gpu.layout_cast(found, per_register)
+                    return block[place, component, pl.ds(row, 1), pl.ds(column, shape[1])]
 
                 here = tuple(pl.ds(b, n) for b, n in zip(begin, shape, strict=True))
-                for ref, value in zip(targets, program.evaluate(read), strict=True):
-                    ref[here] = jnp.broadcast_to(value, shape)
+                for ref, value in zip(targets, computed(self.gpu, program, read, types, shape), strict=True):
+                    ref[here] = value
 
             cells = [t + 2 * m for t, m in zip(self.tile[1:], around[1:], strict=True)]
             # Before that, nothing that it reads was brought.

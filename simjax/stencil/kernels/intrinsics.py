@@ -62,12 +62,15 @@ def negation(x: Array, **_) -> Array:
     return x ^ True if x.dtype == bool else ~x
 
 
-def select(which: Array, *cases: Array, **_) -> Array:
-    """A choice for all points made at each of them."""
-    if which.shape == ():
-        shape = jnp.broadcast_shapes(*(case.shape for case in cases))
-        which = jnp.broadcast_to(which.astype(jnp.float32), shape) > 0.5
-    return lax.select_n(which, *cases)
+def sign(x: Array, **_) -> Array:
+    """One, minus one, or x itself where it is zero or not a number."""
+    one = jnp.ones_like(x)
+    return jnp.where(x > 0, one, jnp.where(x < 0, -one, x))
+
+
+def logistic(x: Array, **_) -> Array:
+    """1 / (1 + exp(-x))."""
+    return 1 / (1 + jnp.exp(-x))
 
 
 SUBSTITUTES: dict[str, dict[str, Callable[..., Array]]] = {
@@ -75,7 +78,7 @@ SUBSTITUTES: dict[str, dict[str, Callable[..., Array]]] = {
     "tpu": {"expm1": expm1, "cbrt": cbrt},
     "gpu": {
         "sqrt": sqrt, "pow": power, "integer_pow": integer_power, "expm1": expm1, "log1p": log1p, "cbrt": cbrt,
-        "floor": floor, "ceil": ceil, "is_finite": is_finite, "not": negation, "select_n": select,
+        "floor": floor, "ceil": ceil, "is_finite": is_finite, "not": negation, "sign": sign, "logistic": logistic,
     },
 }  # fmt: skip
 """Per target and name of a primitive: what to call instead, with the primitive's operands and parameters.

@@ -11,6 +11,10 @@ from simjax.stencil.kernels import hopper, hopper_planes
 from simjax.stencil.kernels.launch import launch
 
 
+def by_jax(gpu, program, read, types, shape):
+    return [jnp.broadcast_to(value, shape) for value in program.evaluate(read)]
+
+
 @pytest.fixture
 def interpreted(monkeypatch):
     """The interpreter takes an index below zero for zero, where the copy engine reads zeros. So fields, and the planes
@@ -39,6 +43,9 @@ def interpreted(monkeypatch):
     # A partial keeps the signature, by which the names of the arguments are chosen.
     monkeypatch.setattr(gpu, "kernel", functools.partial(kernel, interpret=gpu.InterpretGPUParams(detect_races=True)))
     monkeypatch.setattr(hopper, "inputs_of", with_zeros_before)
+    # It does not interpret what is written for registers either.
+    for kernels in (hopper, hopper_planes):
+        monkeypatch.setattr(kernels, "computed", by_jax)
     monkeypatch.setattr(hopper, "_place", later)
     monkeypatch.setattr(hopper_planes, "inputs_of", planes_with_zeros_before)
     monkeypatch.setattr(hopper_planes, "_cells", cells_later)
