@@ -254,6 +254,19 @@ def test_a_jump_that_no_derivative_sees_is_found():
     assert [check.name for check in found.checks if not check.passed] == ["shape over a cell, along x"]
 
 
+def test_hundreds_of_kinks_are_no_jump():
+    """At the first places the derivative is off by more than the bound, so that they must not decide."""
+    draw = np.random.default_rng(0)
+    places, turns = draw.uniform(0.25, 0.35, 300), draw.choice([-1.0, 1.0], 300)
+    first = np.linspace(0.25, 0.35, 26)
+    slopes = np.cos(first) + 0.5 * np.sum(turns * np.sign(first[:, None] - places), axis=1)
+    values = np.sin(first) + 0.5 * np.sum(turns * np.abs(first[:, None] - places), axis=1)
+    pieces = 0.5 * np.diff(first) * (slopes[1:] + slopes[:-1])
+    assert abs(values[-1] - values[0] - pieces.sum()) > 0.01 * np.abs(pieces).sum()
+    found = over_a_cell(lambda x: jnp.sin(x) + 0.5 * jnp.sum(turns * jnp.abs(x - places)))
+    assert found.passed, str(found)
+
+
 def test_a_steep_change_is_no_jump():
     # As steep as a thousandth of a cell, where places 64 times as far apart would not see it.
     found = over_a_cell(lambda x: jnp.sin(x) + 0.1 * jnp.tanh((x - 0.317) / 1e-4))
