@@ -208,6 +208,14 @@ class GridModel(Model):
         """
         return {}
 
+    def condensed(self, state) -> Any:
+        """The state as loops over steps carry it: of fields that are zero but for some lines these lines alone."""
+        return state
+
+    def expanded(self, condensed, state) -> Any:
+        """The whole state again, with what `condensed` left out of the given one."""
+        return condensed
+
     def along_bodies(self, t, state, params, points) -> dict[str, jax.Array]:
         """Readings along the surface of bodies, `(points,)` by name; see `instruments.body_surface`.
 

@@ -124,6 +124,9 @@ def _integrated_steps(
         if not steps:
             return begin
         return _integrated_steps(model, integrator, params, begin, schedule, steps, until, checkpoint)
+    condenses, whole = packing is None and isinstance(model, GridModel), state
+    if condenses:
+        state = model.condensed(state)
 
     def by_clock(carry):
         state, clock = carry
@@ -148,11 +151,13 @@ def _integrated_steps(
     elif together:
         step, carry = by_numbers, (state, *numbers_of(clock))
     else:
-        step, carry = by_clock, begin
+        step, carry = by_clock, (state, clock)
     if packing is None:
         state, *time = repeat(step, carry, steps, checkpoint or "none", in_pairs=in_pairs)
     else:
         state, *time = _packed_steps(model, packing, params, carry, step, steps)
+    if condenses:
+        state = model.expanded(state, whole)
     if not counted:
         return state, clock_of(*time) if together else time[0]
     after = ticked_fixed(clock, schedule, jnp.full_like(clock.step, steps))
@@ -361,6 +366,9 @@ def _planned(model: Model, integrator, checkpoint: Checkpoint, frames: int, sche
             f"checkpoint={checkpoint}: expected a model of fields, as places of particles need all their digits; leave "
             "out dtype."
         )
+    if isinstance(model, GridModel):
+        state, clock = carry
+        carry = jax.eval_shape(model.condensed, state), clock
     # Shapes are those of this device's blocks.
     size = sum(leaf.size * stored_type(leaf, dtype).itemsize for leaf in jax.tree.leaves(carry))
     stages = 1 if integrator is None or isinstance(model, SelfSteppingModel) else integrator.kept_stages(model)

@@ -20,7 +20,7 @@ from simjax.models.measures import times_volume
 from simjax.models.sides import check_sides, velocity_layouts
 from simjax.models.waves import axisymmetry
 from simjax.models.waves.energy import WaveEnergy
-from simjax.models.waves.pml import SOUND, AbsorbingLayer, FreeSurface, Profile, Term, layer_change, mirrored_layout
+from simjax.models.waves.pml import SOUND, AbsorbingLayer, FreeSurface, Profile, Term, mirrored_layout
 from simjax.models.waves.point_sources import PointSources, gather, locate, marks_of, per_volume, receive, spread
 from simjax.models.waves.scales import AxisScales, along, check_scales, scales_of
 from simjax.models.waves.scales import per_volume as per_volume_at
@@ -69,14 +69,23 @@ class Params(eqx.Module):
 
 
 class Prepared(eqx.Module):
-    """buoyancy 1/rho on faces; stiffness rho c^2 and its weights around the sources; profiles (face, centre); scales
+    """buoyancy 1/rho on faces; stiffness rho c^2 and its weights around the sources; layers along axes, if any; scales
     of derivatives."""
 
     buoyancy: tuple[Array, ...]
     stiffness: Array
     sources: PointSources | None
-    profiles: tuple[tuple[Profile, Profile] | None, ...]
+    layers: tuple["Layer | None", ...]
     scales: AxisScales
+
+
+class Layer(eqx.Module):
+    """Layers along one axis: profiles on faces and at centres; buoyancy and stiffness on their lines, or scalars."""
+
+    face: Profile
+    center: Profile
+    buoyancy: Array
+    stiffness: Array
 
 
 @model(
@@ -143,7 +152,8 @@ class Acoustic(SplitModel, WaveEnergy):
     def prepare(self, params) -> Prepared:
         stiffness = jnp.asarray(params.density * params.speed**2)
         speed = self.domain.mean(params.speed) if params.speed.ndim else params.speed
-        profiles = tuple(self._profiles(axis, speed) for axis in range(self.domain.grid.ndim))
+        buoyancy = self._buoyancy(params.density)
+        layers = tuple(self._layer(axis, speed, buoyancy[axis], stiffness) for axis in range(self.domain.grid.ndim))
         scales = scales_of(self.domain, self.pressure_layout, self.order, stiffness.dtype)
         sources = None
         if params.sources is not None:
@@ -151,11 +161,13 @@ class Acoustic(SplitModel, WaveEnergy):
             around = gather(sources, stiffness) if stiffness.ndim else stiffness
             volume = self._volumes(scales, self.pressure_layout, params.sources.dtype)
             sources = per_volume(self.domain, PointSources(sources.cells, sources.weights * around), 1 / volume)
-        return Prepared(self._buoyancy(params.density), stiffness, sources, profiles, scales)
+        return Prepared(buoyancy, stiffness, sources, layers, scales)
 
-    def _profiles(self, axis: int, speed: Array):
+    def _layer(self, axis: int, speed: Array, buoyancy: Array, stiffness: Array) -> Layer | None:
         face, center = (self.layer.profile(axis, offset, speed) for offset in (FACE, CENTER))
-        return None if face is None or center is None else (face, center)
+        if face is None or center is None:
+            return None
+        return Layer(face, center, *(self.layer.lines(u, axis) for u in (buoyancy, stiffness)))
 
     def _buoyancy(self, density: Array) -> tuple[Array, ...]:
         """1 / mean density on the faces of every axis."""
@@ -175,21 +187,21 @@ class Acoustic(SplitModel, WaveEnergy):
         return mirrored_layout(self.pressure_layout)
 
     def kick(self, t, dt, state, params, prepared):
-        after, slopes = self._accelerated(t, dt, state, params, prepared)
+        after, lines = self._accelerated(t, dt, state, params, prepared)
         velocity, memory = list(after.velocity), list(state.memory)
         for axis, kept in enumerate(state.memory):
             if kept is not None:
-                terms = [Term(axis, slopes[axis], kept[0], prepared.profiles[axis][0])]
-                factor = -dt * prepared.buoyancy[axis]
-                velocity[axis], (first,) = self.layer.correct(velocity[axis], factor, terms, dt)
+                layer = prepared.layers[axis]
+                terms = [Term(axis, lines[axis], kept[0], layer.face, -dt * layer.buoyancy)]
+                velocity[axis], (first,) = self.layer.correct(velocity[axis], terms, dt)
                 memory[axis] = (first, kept[1])
         return State(state.pressure, tuple(velocity), tuple(memory), after.surface, state.lag)
 
     def accelerated(self, t, dt, state, params, prepared) -> State:
         return self._accelerated(t, dt, state, params, prepared)[0]
 
-    def _accelerated(self, t, dt, state, params, prepared) -> tuple[State, list[Array]]:
-        """The state with its velocity changed by the pressure, without layers, and the slopes of the pressure."""
+    def _accelerated(self, t, dt, state, params, prepared) -> tuple[State, dict[int, Array]]:
+        """The state with its velocity changed by the pressure, without layers, and the pressure's slopes in these."""
         h, width = self.domain.grid.mean_spacing, staggered_wave.halo(self.order)
 
         def gradient(p):
@@ -197,12 +209,18 @@ class Acoustic(SplitModel, WaveEnergy):
 
         slopes = self.domain.apply(gradient, state.pressure, self.pressure_layout, width, t)
         slopes = [scaled(slope, along(prepared.scales, axis, FACE)) for axis, slope in enumerate(slopes)]
+        slopes, lines = self._read_layers(slopes)
         velocity, surface = [], []
         for axis, slope in enumerate(slopes):
             velocity.append(state.velocity[axis] + -dt * prepared.buoyancy[axis] * slope)
             known = state.surface[axis] is not None
             surface.append(self._kick_surface(axis, dt, state, params, prepared.scales) if known else None)
-        return State(state.pressure, tuple(velocity), state.memory, tuple(surface), state.lag), slopes
+        return State(state.pressure, tuple(velocity), state.memory, tuple(surface), state.lag), lines
+
+    def _read_layers(self, slopes: Sequence[Array]) -> tuple[list[Array], dict[int, Array]]:
+        """Derivatives along every axis, and those on the lines of layers by axis."""
+        read = {axis: self.layer.read(u, axis) for axis, u in enumerate(slopes) if self.layer.absorbs(axis)}
+        return [read[k][0] if k in read else u for k, u in enumerate(slopes)], {k: u for k, (_, u) in read.items()}
 
     def drift(self, t, dt, state, params, prepared):
         h, width = self.domain.grid.mean_spacing, staggered_wave.halo(self.order)
@@ -214,17 +232,20 @@ class Acoustic(SplitModel, WaveEnergy):
         slopes = [scaled(slope, along(prepared.scales, axis, CENTER)) for axis, slope in enumerate(slopes)]
         if self.domain.grid.axisymmetric:
             slopes[RADIAL] = slopes[RADIAL] / radii(self.domain, self.pressure_layout, state.pressure.dtype)
+        slopes, lines = self._read_layers(slopes)
         factor = -dt * prepared.stiffness
         pressure = state.pressure + factor * sum(slopes[1:], slopes[0])
         for axis, surface in enumerate(state.surface):
             if surface is not None:
                 pressure = self._press(axis, pressure, factor, surface, prepared.scales)
-        absorbed = [axis for axis, kept in enumerate(state.memory) if kept is not None]
-        terms = [Term(axis, slopes[axis], state.memory[axis][1], prepared.profiles[axis][1]) for axis in absorbed]
-        pressure, second = self.layer.correct(pressure, factor, terms, dt)
+        terms = [
+            Term(axis, lines[axis], state.memory[axis][1], layer.center, -dt * layer.stiffness)
+            for axis, layer in enumerate(prepared.layers) if layer is not None
+        ]  # fmt: skip
+        pressure, second = self.layer.correct(pressure, terms, dt)
         memory = list(state.memory)
-        for axis, kept in zip(absorbed, second, strict=True):
-            memory[axis] = (state.memory[axis][0], kept)
+        for term, kept in zip(terms, second, strict=True):
+            memory[term.axis] = (state.memory[term.axis][0], kept)
         if prepared.sources is not None:
             pressure = self._feed(t, dt, pressure, params, prepared)
         return State(pressure, state.velocity, tuple(memory), state.surface, state.lag)
@@ -240,6 +261,22 @@ class Acoustic(SplitModel, WaveEnergy):
             return velocity
         radial, *others = velocity
         return (radial * lower_radii(self.domain, radial.dtype), *others)
+
+    def condensed(self, state):
+        return self._with_memories(state, lambda axis, memory: self.layer.condensed(memory, axis), state)
+
+    def expanded(self, condensed, state):
+        return self._with_memories(
+            condensed, lambda axis, lines, memory: self.layer.expanded(lines, memory, axis), condensed, state
+        )
+
+    def _with_memories(self, state: State, form: Callable, *others: State) -> State:
+        """A state whose memories are `form(axis, memory, ...)` of those of other states."""
+        memory = tuple(
+            None if kept[0] is None else tuple(form(axis, *parts) for parts in zip(*kept, strict=True))
+            for axis, kept in enumerate(zip(*(other.memory for other in others), strict=True))
+        )
+        return State(state.pressure, state.velocity, memory, state.surface, state.lag)
 
     def irreversible(self, params):
         return self.layer.irreversible()
@@ -342,14 +379,14 @@ class Acoustic(SplitModel, WaveEnergy):
 
     def kicked_by_layers(self, dt, after, prepared, axis):
         change = jax.tree.map(jnp.zeros_like, after)
-        factor, (profile, _) = -dt * prepared.buoyancy[axis], prepared.profiles[axis]
-        pulled = layer_change(factor, profile.weight, after.memory[axis][0])
+        layer, (memory, _) = prepared.layers[axis], after.memory[axis]
+        pulled = self.layer.change(after.pressure, -dt * layer.buoyancy, layer.face, memory, axis)
         return eqx.tree_at(lambda s: s.velocity[axis], change, pulled)
 
     def drifted_by_layers(self, dt, after, prepared, axis):
         change = jax.tree.map(jnp.zeros_like, after)
-        _, profile = prepared.profiles[axis]
-        pressed = layer_change(-dt * prepared.stiffness, profile.weight, after.memory[axis][1])
+        layer, (_, memory) = prepared.layers[axis], after.memory[axis]
+        pressed = self.layer.change(after.pressure, -dt * layer.stiffness, layer.center, memory, axis)
         return eqx.tree_at(lambda s: s.pressure, change, pressed)
 
     def drifted_by_sources(self, t, dt, after, params, prepared):
