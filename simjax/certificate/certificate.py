@@ -35,8 +35,8 @@ BESIDE, STARTS = 1e-3, 4
 ACROSS_BOUND, FIRST_PLACES, PLACES = 0.01, 26, 1600
 # A change of the value within so short a piece of the way is a jump, which more places do not resolve.
 JUMP = 2.0**-16
-# Residuals of pieces with kinks have either sign: so many times the root of the sum of their squares is what may be
-# left of them all.
+# Residuals of pieces with kinks have either sign: so many times the root of the sum of their squares is what they are
+# likely to be together.
 DOUBT = 3.0
 
 
@@ -314,9 +314,9 @@ def _across_check(gradient: _Gradient, name: str, direction: Unknowns) -> Check:
     for _ in range(PLACES - len(ends)):
         wide = [piece for piece in pieces if piece.width > JUMP]
         left, bound = abs(sum(piece.left for piece in pieces)), ACROSS_BOUND * sum(piece.size for piece in pieces)
-        doubt = DOUBT * sum(piece.left**2 for piece in wide) ** 0.5
+        most, likely = sum(abs(piece.left) for piece in wide), DOUBT * sum(piece.left**2 for piece in wide) ** 0.5
         # Written so that it ends where a value is not finite.
-        if not wide or not left - doubt <= bound < left + doubt:
+        if not wide or not left - most <= bound < left + likely:
             break
         worst = max(wide, key=lambda piece: abs(piece.left))
         pieces.remove(worst)
