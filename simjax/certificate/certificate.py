@@ -308,15 +308,14 @@ def _across_check(gradient: _Gradient, name: str, direction: Unknowns) -> Check:
     def place(share: float) -> tuple[float, float, float]:
         return share, *gradient.programs.value_and_slope(moved(gradient.start, direction, share), direction)
 
-    # The trapezoidal rule between places, of which there are more where it leaves most, until that decides.
+    # The trapezoidal rule between places, of which there are more where it leaves most, until no more than the bound is likely left.
     ends = [place(share) for share in np.linspace(-0.5, 0.5, FIRST_PLACES).tolist()]
     pieces = [_Piece(low, high) for low, high in itertools.pairwise(ends)]
     for _ in range(PLACES - len(ends)):
         wide = [piece for piece in pieces if piece.width > JUMP]
         left, bound = abs(sum(piece.left for piece in pieces)), ACROSS_BOUND * sum(piece.size for piece in pieces)
-        most, likely = sum(abs(piece.left) for piece in wide), DOUBT * sum(piece.left**2 for piece in wide) ** 0.5
         # Written so that it ends where a value is not finite.
-        if not wide or not left - most <= bound < left + likely:
+        if not wide or not left + DOUBT * sum(piece.left**2 for piece in wide) ** 0.5 > bound:
             break
         worst = max(wide, key=lambda piece: abs(piece.left))
         pieces.remove(worst)

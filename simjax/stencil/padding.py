@@ -10,7 +10,7 @@ from simjax.grid import LOWER, UPPER
 from simjax.jaxpr.linear_map import fixed_linear_map
 from simjax.jaxpr.parts import part
 from simjax.stencil.formulation import stores_values
-from simjax.stencil.materialise import held
+from simjax.stencil.materialise import formed_once, held
 
 Sides = tuple[Array, Array]
 """Lines at the lower and at the upper end of an axis."""
@@ -64,8 +64,8 @@ def _with_ends_added(u: Array, pieces: list[Sides], axes: Sequence[int], ndim: i
             if side:
                 start[axis - ndim] = u.shape[axis - ndim] - line.shape[axis - ndim]
             there = lax.dynamic_slice(u, start, line.shape)
-            u = lax.dynamic_update_slice(u, there + line, start)
-    return u
+            u = lax.dynamic_update_slice(u, formed_once(there + line), start)
+    return formed_once(u)
 
 
 def lines(edge: Array, ghosts: list[Sides], axis: int, ndim: int, begin: int, end: int) -> Array:

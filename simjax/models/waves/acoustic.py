@@ -212,7 +212,7 @@ class Acoustic(SplitModel, WaveEnergy):
         slopes, lines = self._read_layers(slopes)
         velocity, surface = [], []
         for axis, slope in enumerate(slopes):
-            velocity.append(state.velocity[axis] + -dt * prepared.buoyancy[axis] * slope)
+            velocity.append(state.velocity[axis] - dt * (prepared.buoyancy[axis] * slope))
             known = state.surface[axis] is not None
             surface.append(self._kick_surface(axis, dt, state, params, prepared.scales) if known else None)
         return State(state.pressure, tuple(velocity), state.memory, tuple(surface), state.lag), lines

@@ -8,9 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from simjax.grid import CENTER, FACE
 from simjax.models.waves.energy import CONDUCTION, ENERGY, SOURCES, STEPS, WaveEnergy
-from simjax.models.waves.pml import layer_change
 from simjax.ops.spacing import scaled
 
 
@@ -32,22 +30,23 @@ class LightEnergy(WaveEnergy):
         return math.prod(self.domain.grid.mean_spacing) * jnp.asarray(total)
 
     def kicked_by_layers(self: Any, dt, after, prepared, axis):
-        factors = [-dt * m for m in prepared.impermeability]
-        change = self._by_layers_of(factors, self.curls_of_electric, after.magnetic_memory, prepared, axis, CENTER)
+        layer, curls = prepared.layers[axis], self.curls_of_electric
+        factors = [-dt * m for m in layer.impermeability]
+        change = self._by_layers_of(factors, curls, after.magnetic_memory, layer.center, axis)
         return eqx.tree_at(lambda s: s.magnetic, jax.tree.map(jnp.zeros_like, after), change)
 
     def drifted_by_layers(self: Any, dt, after, prepared, axis):
-        factors = [dt * e for e in prepared.impermittivity]
-        change = self._by_layers_of(factors, self.curls_of_magnetic, after.electric_memory, prepared, axis, FACE)
+        layer, curls = prepared.layers[axis], self.curls_of_magnetic
+        factors = [dt * e for e in layer.impermittivity]
+        change = self._by_layers_of(factors, curls, after.electric_memory, layer.face, axis)
         return eqx.tree_at(lambda s: s.electric, jax.tree.map(jnp.zeros_like, after), change)
 
-    def _by_layers_of(self: Any, factors, curls, memories, prepared, axis: int, offset: float) -> tuple[Array, ...]:
+    def _by_layers_of(self: Any, factors, curls, memories, profile, axis: int) -> tuple[Array, ...]:
         """Changes by the layers along an axis to each component of a field that is advanced by a curl."""
-        weight, found = prepared.profiles[axis][0 if offset == FACE else 1].weight, []
+        none, found = jnp.zeros(self.domain.block_shape, profile.weight.dtype), []
         for factor, curl, kept in zip(factors, curls, memories, strict=True):
-            terms = [layer_change(factor, weight, m) for (k, _, _), m in zip(curl, kept, strict=True) if k == axis]
-            none = jnp.zeros(self.domain.block_shape, weight.dtype)
-            found.append(sum(terms, start=none))
+            own = [m for (k, _, _), m in zip(curl, kept, strict=True) if k == axis]
+            found.append(sum((self.layer.change(none, factor, profile, m, axis) for m in own), start=none))
         return tuple(found)
 
     def drifted_by_sources(self: Any, t, dt, after, params, prepared):

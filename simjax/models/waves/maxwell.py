@@ -77,15 +77,25 @@ class Params(eqx.Module):
 
 
 class Prepared(eqx.Module):
-    """1/permittivity and conductivity/permittivity where E is, 1/permeability where H is, profiles (face, centre) per
+    """1/permittivity and conductivity/permittivity where E is, 1/permeability where H is, absorbing layers per
     axis, 1/permittivity-weighted surroundings of the sources, and scales of derivatives."""
 
     impermittivity: tuple[Array, ...]
     decay: tuple[Array, ...] | None
     impermeability: tuple[Array, ...]
-    profiles: tuple[tuple[Profile, Profile] | None, ...]
+    layers: tuple["Layer | None", ...]
     sources: PointSources | None
     scales: AxisScales
+
+
+class Layer(eqx.Module):
+    """Layers along one axis: profiles on faces and at centres, and the medium of `Prepared` on their lines."""
+
+    face: Profile
+    center: Profile
+    impermittivity: tuple[Array, ...]
+    decay: tuple[Array, ...] | None
+    impermeability: tuple[Array, ...]
 
 
 def _check_maxwell(components: tuple[str, ...]):
@@ -233,12 +243,16 @@ class Maxwell(LightMedium, SplitModel, LightEnergy):
             around = gather(sources, value) if value.ndim else value
             scale = 1 / self._volumes(scales, layout, value.dtype, rings=self.polarisation == "tm")
             sources = per_volume(self.domain, PointSources(sources.cells, sources.weights * around), scale)
-        profiles = tuple(self._profiles(axis, speed) for axis in range(self.domain.grid.ndim))
-        return Prepared(impermittivity, decay, self.inverse_at_faces(params.permeability), profiles, sources, scales)
+        impermeability = self.inverse_at_faces(params.permeability)
+        medium = impermittivity, decay, impermeability
+        layers = tuple(self._layer(axis, speed, medium) for axis in range(self.domain.grid.ndim))
+        return Prepared(impermittivity, decay, impermeability, layers, sources, scales)
 
-    def _profiles(self, axis: int, speed: Array):
+    def _layer(self, axis: int, speed: Array, medium) -> Layer | None:
         face, center = (self.layer.profile(axis, offset, speed) for offset in (FACE, CENTER))
-        return None if face is None or center is None else (face, center)
+        if face is None or center is None:
+            return None
+        return Layer(face, center, *jax.tree.map(lambda u: self.layer.lines(u, axis), medium))
 
     def _slopes(
         self, curls: Sequence[Curl], fields, layouts, difference, t, scales: Sequence[Array | float]
@@ -270,11 +284,27 @@ class Maxwell(LightMedium, SplitModel, LightEnergy):
             for slopes, curl in zip(found, curls, strict=True)
         )
 
-    def _absorb(self, u: Array, factor: Array, curl: Curl, slopes, memories, profiles, dt):
-        """`u` and its memories after the layers' part of an update by `factor` times the curl."""
+    def _read_layers(self, curls: Sequence[Curl], slopes) -> tuple[tuple, tuple]:
+        """Terms of curls, and those on the lines of layers, None where there are none."""
+        absorbs = self.layer.absorbs
+        pairs = tuple(
+            tuple(
+                self.layer.read(u, axis) if absorbs(axis) else (u, None)
+                for u, (axis, _, _) in zip(terms, curl, strict=True)
+            )
+            for terms, curl in zip(slopes, curls, strict=True)
+        )
+        whole, lines = (tuple(tuple(pair[k] for pair in terms) for terms in pairs) for k in range(2))
+        return whole, lines
+
+    def _absorb(self, u: Array, curl: Curl, lines, memories, layers, factor_of: Callable, dt):
+        """`u` and its memories after the layers' part of an update by the curl.
+
+        layers: per axis. factor_of: a layer's profile, and what the update multiplies the curl by on its lines.
+        """
         absorbed = [k for k, memory in enumerate(memories) if memory is not None]
-        terms = [Term(curl[k][0], slopes[k], memories[k], profiles[curl[k][0]]) for k in absorbed]
-        u, changed = self.layer.correct(u, factor, terms, dt)
+        terms = [Term(curl[k][0], lines[k], memories[k], *factor_of(layers[curl[k][0]])) for k in absorbed]
+        u, changed = self.layer.correct(u, terms, dt)
         result = list(memories)
         for k, memory in zip(absorbed, changed, strict=True):
             result[k] = memory
@@ -291,12 +321,14 @@ class Maxwell(LightMedium, SplitModel, LightEnergy):
         return areas * axisymmetry.lengths(self.domain, layout, dtype)
 
     def kick(self, t, dt, state, params, prepared):
-        after, slopes = self._accelerated(t, dt, state, params, prepared)
-        profiles = [pair and pair[1] for pair in prepared.profiles]
+        after, lines = self._accelerated(t, dt, state, params, prepared)
         magnetic, memory = [], []
-        for k, (u, curl, terms) in enumerate(zip(after.magnetic, self.curls_of_electric, slopes, strict=True)):
-            factor = -dt * prepared.impermeability[k]
-            u, kept = self._absorb(u, factor, curl, terms, state.magnetic_memory[k], profiles, dt)
+        for k, (u, curl) in enumerate(zip(after.magnetic, self.curls_of_electric, strict=True)):
+
+            def factor_of(layer: Layer, k=k):
+                return layer.center, -dt * layer.impermeability[k]
+
+            u, kept = self._absorb(u, curl, lines[k], state.magnetic_memory[k], prepared.layers, factor_of, dt)
             magnetic.append(u)
             memory.append(kept)
         return State(state.electric, tuple(magnetic), state.electric_memory, tuple(memory), state.lag)
@@ -304,35 +336,65 @@ class Maxwell(LightMedium, SplitModel, LightEnergy):
     def accelerated(self, t, dt, state, params, prepared) -> State:
         return self._accelerated(t, dt, state, params, prepared)[0]
 
-    def _accelerated(self, t, dt, state, params, prepared) -> tuple[State, tuple[tuple[Array, ...], ...]]:
-        """The state with H changed by the curl of E, without layers, and the terms of the curl."""
+    def _accelerated(self, t, dt, state, params, prepared) -> tuple[State, tuple]:
+        """The state with H changed by the curl of E, without layers, and the terms of the curl in these."""
         curls = self.curls_of_electric
         scales = [along(prepared.scales, axis, CENTER) for axis in range(self.domain.grid.ndim)]
         slopes = self._slopes(curls, state.electric, self.electric_layouts, staggered_wave.diff_to_center, t, scales)
+        slopes, lines = self._read_layers(curls, slopes)
         magnetic = tuple(
-            u + -dt * prepared.impermeability[k] * sum(terms[1:], terms[0])
+            u - dt * (prepared.impermeability[k] * sum(terms[1:], terms[0]))
             for k, (u, terms) in enumerate(zip(state.magnetic, slopes, strict=True))
         )
-        return eqx.tree_at(lambda s: s.magnetic, state, magnetic), slopes
+        return eqx.tree_at(lambda s: s.magnetic, state, magnetic), lines
 
     def drift(self, t, dt, state, params, prepared):
         curls = self.curls_of_magnetic
         scales = [along(prepared.scales, axis, FACE) for axis in range(self.domain.grid.ndim)]
         slopes = self._slopes(curls, state.magnetic, self.magnetic_layouts, staggered_wave.diff_to_face, t, scales)
-        profiles = [pair and pair[0] for pair in prepared.profiles]
+        slopes, lines = self._read_layers(curls, slopes)
         electric, memory = [], []
         for k, (u, curl, terms) in enumerate(zip(state.electric, curls, slopes, strict=True)):
-            factor, kept = dt * prepared.impermittivity[k], 1.0
+
+            def factor_of(layer: Layer, k=k):
+                return layer.face, _factor(dt, layer.impermittivity[k], layer.decay and layer.decay[k])
+
+            kept = 1.0
             if prepared.decay is not None:
                 lost = 0.5 * dt * prepared.decay[k]
-                factor, kept = factor / (1 + lost), (1 - lost) / (1 + lost)
+                kept = (1 - lost) / (1 + lost)
+            factor = _factor(dt, prepared.impermittivity[k], prepared.decay and prepared.decay[k])
             u = kept * u + factor * sum(terms[1:], terms[0])
-            u, memories = self._absorb(u, factor, curl, terms, state.electric_memory[k], profiles, dt)
+            u, memories = self._absorb(u, curl, lines[k], state.electric_memory[k], prepared.layers, factor_of, dt)
             electric.append(u)
             memory.append(memories)
         if prepared.sources is not None:
             electric[self.along] = self.feed(t, dt, electric[self.along], params, prepared)
         return State(tuple(electric), state.magnetic, tuple(memory), state.magnetic_memory, state.lag)
+
+    def condensed(self, state):
+        return self._with_memories(state, lambda axis, memory: self.layer.condensed(memory, axis), state)
+
+    def expanded(self, condensed, state):
+        return self._with_memories(
+            condensed, lambda axis, lines, memory: self.layer.expanded(lines, memory, axis), condensed, state
+        )
+
+    def _with_memories(self, state: State, form: Callable, *others: State) -> State:
+        """A state whose memories are `form(axis, memory, ...)` of those of other states."""
+
+        def formed(curls: Sequence[Curl], *memories):
+            return tuple(
+                tuple(
+                    None if parts[0] is None else form(axis, *parts)
+                    for parts, (axis, _, _) in zip(zip(*kept, strict=True), curl, strict=True)
+                )
+                for kept, curl in zip(zip(*memories, strict=True), curls, strict=True)
+            )
+
+        electric = formed(self.curls_of_magnetic, *(other.electric_memory for other in others))
+        magnetic = formed(self.curls_of_electric, *(other.magnetic_memory for other in others))
+        return State(state.electric, state.magnetic, electric, magnetic, state.lag)
 
     def irreversible(self, params):
         return self.layer.irreversible() or ("conduction" if params.conductivity is not None else "")
@@ -471,3 +533,9 @@ Maxwell.Params, Maxwell.State = Params, State
 
 def _is_spec(node) -> bool:
     return isinstance(node, PartitionSpec)
+
+
+def _factor(dt, impermittivity: Array, decay: Array | None) -> Array:
+    """What a drift multiplies the curl of H by."""
+    factor = dt * impermittivity
+    return factor if decay is None else factor / (1 + 0.5 * dt * decay)

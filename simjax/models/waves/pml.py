@@ -16,6 +16,7 @@ from simjax.errors import ConfigurationError
 from simjax.grid import AXES, FACE, LOWER
 from simjax.jaxpr.linear_map import fixed_linear_map
 from simjax.schema.sides import side
+from simjax.stencil.materialise import formed_once
 
 SOUND, LIGHT = ("sound",), ("light",)
 
@@ -118,9 +119,9 @@ class Lines:
         for first, last in self.slabs:
             end = begin + last - first
             added = lax.slice_in_dim(lines, begin, end, axis=self.where)
-            sums = lax.slice_in_dim(u, first, last, axis=self.where) + added
+            sums = formed_once(lax.slice_in_dim(u, first, last, axis=self.where) + added)
             u, begin = lax.dynamic_update_slice_in_dim(u, sums, first, self.where), end
-        return u
+        return formed_once(u)
 
 
 @dataclass(frozen=True)
