@@ -308,7 +308,7 @@ def _across_check(gradient: _Gradient, name: str, direction: Unknowns) -> Check:
     def place(share: float) -> tuple[float, float, float]:
         return share, *gradient.programs.value_and_slope(moved(gradient.start, direction, share), direction)
 
-    # The trapezoidal rule between places, of which there are more where it leaves most, until no more than the bound is likely left.
+    # The trapezoidal rule between places, of which there are more where it leaves most, until it is likely to pass.
     ends = [place(share) for share in np.linspace(-0.5, 0.5, FIRST_PLACES).tolist()]
     pieces = [_Piece(low, high) for low, high in itertools.pairwise(ends)]
     for _ in range(PLACES - len(ends)):

@@ -13,8 +13,10 @@ from simjax.core.boundary import Neumann, PeriodicSide, SlipWall
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import FACE, Grid
+from simjax.integrators.table import INTEGRATORS
 from simjax.models.waves import acoustic, maxwell
 from simjax.models.waves.pml import AbsorbingLayer, AbsorbingSide, OpenFace
+from simjax.stepping.simulate import integrate
 
 LAYER = AbsorbingSide()
 
@@ -124,8 +126,10 @@ def test_the_layer_is_idle_in_the_interior():
     layer = AbsorbingLayer(domain, 5, [(LAYER, LAYER), (PeriodicSide(), PeriodicSide())])
     profile = layer.profile(0, FACE, jnp.asarray(1.0))
     inside = np.asarray(profile.weight)[:, 0] == 0
+    faces = np.asarray(layer.lines(jnp.arange(30.0)[:, None], 0))[:, 0]
+    np.testing.assert_array_equal(faces, [*range(5), *range(25, 30)])
     # Faces 1 to 4 below and 26 to 29 above; the wall face itself is at rest.
-    np.testing.assert_array_equal(np.flatnonzero(~inside), [1, 2, 3, 4, 26, 27, 28, 29])
+    np.testing.assert_array_equal(faces[~inside], [1, 2, 3, 4, 26, 27, 28, 29])
     assert all(not np.asarray(line)[inside].any() for line in (profile.rate, profile.gain))
     assert layer.profile(1, FACE, jnp.asarray(1.0)) is None
 
@@ -134,8 +138,61 @@ def test_the_layer_is_idle_in_the_interior():
 def test_thin_blocks_do_the_same_as_the_slabs_of_a_thick_one(blocks):
     layer = AbsorbingLayer(Domain(Grid((20,))), 7, [(LAYER, LAYER)])
     thin = AbsorbingLayer(Domain(Grid((20,)), [("x", blocks)]), 7, [(LAYER, LAYER)])
-    assert layer.slabs(0) == [(0, 7), (13, 20)]
-    assert thin.slabs(0) == [(0, 20 // blocks)]
+    assert layer.slabs(0) == ((0, 7), (13, 20))
+    assert thin.slabs(0) == ((0, 20 // blocks),)
+
+
+@pytest.mark.parametrize("sides", [(LAYER, LAYER), (LAYER, SlipWall()), (SlipWall(), LAYER)])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_adding_to_lines_is_the_transpose_of_reading_them(axis, sides):
+    around = [(SlipWall(), SlipWall())] * 2
+    around[axis] = sides
+    layer = AbsorbingLayer(Domain(Grid((9, 11))), 3, around)
+    draw = np.random.default_rng(0)
+    u, more = (jnp.asarray(draw.normal(size=(9, 11))) for _ in range(2))
+    lines = layer.lines(u, axis)
+    weights = jnp.asarray(draw.normal(size=lines.shape))
+    sums = layer.added(more, weights, axis)
+    # Sums of a hundred products of either sign, in double precision.
+    assert float(jnp.sum(u * sums)) == pytest.approx(float(jnp.sum(u * more) + jnp.sum(lines * weights)), abs=1e-13)
+    # What is read of the whole field and of the lines comes back to the field, and likewise for adding.
+    read = jax.vjp(lambda u: layer.read(u, axis), u)[1]((more, weights))[0]
+    np.testing.assert_array_equal(read, sums)
+    back = jax.vjp(lambda u, lines: layer.added(u, lines, axis), more, weights)[1](u)
+    np.testing.assert_array_equal(back[0], u)
+    np.testing.assert_array_equal(back[1], lines)
+
+
+@pytest.mark.parametrize("shape", [(16, 14), (7, 14)])
+@pytest.mark.parametrize("name", ["acoustic", "maxwell"])
+def test_loops_carry_the_lines_of_layers_alone(name, shape):
+    """Whole memories give the same digits, and keep what is in them elsewhere."""
+    kind = {"acoustic": acoustic.Acoustic, "maxwell": maxwell.Maxwell}[name]
+    model = kind(Domain(Grid(shape)), [(LAYER, LAYER)] * 2, layer_cells=3)
+    draw = np.random.default_rng(0)
+    properties = (jnp.asarray(1 + draw.random(shape)) for _ in range(2))
+    params = model.Params(*properties)
+    fields = {
+        field: tuple(jnp.asarray(draw.normal(size=shape)) for _ in layouts)
+        for field, layouts in model.component_layouts().items()
+    }
+    state = jax.tree.map(lambda u: u + 1.0 if u.ndim else u, model.state_from(fields, params))
+    condensed = model.condensed(state)
+    cells = [sum(u.size for u in jax.tree.leaves(one)) for one in (state, condensed)]
+    assert cells[1] < cells[0]
+    jax.tree.map(np.testing.assert_array_equal, model.expanded(condensed, state), state)
+    dt = 0.5 * float(model.domain.min(model.stable_dt(state, params)))
+    scheme, whole = INTEGRATORS["leapfrog"], state
+
+    @jax.jit
+    def step(state):
+        return scheme.step(model, 0.0, dt, state, params)
+
+    for _ in range(3):
+        whole = step(whole)
+    found = integrate(model, scheme, params, state, dt=dt, steps=3)
+    # Compiled in a loop and alone, sums of products are rounded in other ways.
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12), found, whole)
 
 
 @pytest.mark.slow
