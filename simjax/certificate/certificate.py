@@ -32,7 +32,7 @@ BESIDE, STARTS = 1e-3, 4
 # Of the mean size of the derivative on a way across a cell, where a rule that ends at once leaves a tenth and more; and
 # at how many places the derivative is asked, at first and at most, closer where it changes fast. Of a flow around a
 # body it has hundreds of kinks within a cell.
-ACROSS_BOUND, FIRST_PLACES, PLACES = 0.01, 26, 1600
+ACROSS_BOUND, FIRST_PLACES, PLACES = 0.01, 26, 600
 # A change of the value within so short a piece of the way is a jump, which more places do not resolve.
 JUMP = 2.0**-16
 # Residuals of pieces with kinks have either sign: so many times the root of the sum of their squares is what they are
