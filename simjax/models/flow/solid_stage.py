@@ -98,10 +98,11 @@ def size_note(flow: Any) -> list[str]:
     """
     if flow.solid is None or flow.solid.free is None:
         return []
+    # Numbers of its shape may be unknowns.
+    if any(isinstance(leaf, Tracer | jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(flow.solid)):
+        return []
     domain, dtype = flow.domain.unsplit(), jnp.result_type(float)
     volume = jax.jit(lambda: free_body.displaced_at_start(flow.solid, domain, flow.projection.layout, dtype).volume)()
-    if isinstance(volume, Tracer):
-        return []
     ndim, h = domain.grid.ndim, math.prod(domain.grid.mean_spacing) ** (1 / domain.grid.ndim)
     across = 2 * (float(volume) / (math.pi if ndim == 2 else 4 / 3 * math.pi)) ** (1 / ndim) / h
     # Of spheres the errors of many cut cells cancel sooner. Fewer than 5.5 cells do not have the shape.

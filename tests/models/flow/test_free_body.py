@@ -16,6 +16,8 @@ from simjax.models.flow import solid_stage
 from simjax.models.flow.free_body import body_params
 from simjax.models.flow.incompressible import Incompressible, Params
 from simjax.models.flow.solids import Solid
+from simjax.models.formulas import FormulaValue
+from simjax.schema.formula import Formula
 
 RADIUS = 0.17
 ALL = ("x", "y", "turn")
@@ -52,6 +54,18 @@ def moved(model, params, steps, dt, scheme="kutta3", velocity=(0.0, 0.0)):
         return after, after.body
 
     return jax.lax.scan(step, start, jnp.arange(steps, dtype=dt.dtype))
+
+
+def test_the_size_of_a_body_is_told_where_no_number_of_its_shape_is_unknown():
+    """Numbers that a gradient is asked for are known by their shape alone when a run is built."""
+    formula = Formula("sqrt((x - 0.5)**2 + (y - 0.5)**2) - radius")
+    known, unknown = jnp.asarray(0.2), jax.ShapeDtypeStruct((), jnp.float64)
+    notes = []
+    for radius in (known, unknown):
+        solid = Solid(FormulaValue(formula, {"radius": radius}), free=ALL)
+        notes.append(solid_stage.size_note(Incompressible(Domain(Grid((16, 16))), [PERIODIC] * 2, solid=solid)))
+    assert [len(found) for found in notes] == [1, 0]
+    assert "a disc 6.4 cells across" in notes[0][0]
 
 
 @pytest.mark.slow
