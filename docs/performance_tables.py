@@ -82,7 +82,9 @@ def gpu_command() -> str:
     parts = []
     for jax, found in reversed([*_results("gpu", gpu=True)]):
         environment = found["environment"]
-        head = f"{environment['device'].removeprefix('gpu: ')}, driver {environment['driver']}, jax {jax}"
+        head = (
+            f"{environment['device'].removeprefix('gpu: ')}, driver {environment.get('driver', 'unknown')}, jax {jax}"
+        )
         own = f"{head}; {environment['simjax']}." if "simjax" in environment else f"{head}."
         parts.append(f"{own}\n\n{gpu_table(found)}")
     return "\n\n".join(parts)

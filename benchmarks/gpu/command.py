@@ -96,12 +96,18 @@ class Run:
             for row in rows:
                 self._keep(row, {"failed": f"left out, as {self.options.minutes:g} minutes are over"})
             return len(rows)
+        if self.options.trial and "XLA_FLAGS" in group.environment:
+            # A jax without GPUs does not know their flags, and ends.
+            for row in rows:
+                self._keep(row, {"failed": "a trial has no flags of GPUs"})
+            return len(rows)
         done = 0
         with Process(group, [row.name for row in rows], self.options) as process:
-            told = process.line(START_SECONDS)
+            told = process.line(min(START_SECONDS, self._left()))
             if "environment" not in told:
-                self._keep(rows[0], {"failed": told.get("ended", "the process said nothing in time")})
-                return 1
+                for row in rows:
+                    self._keep(row, {"failed": told.get("ended", "the process did not start in time")})
+                return len(rows)
             self.result["environment"] |= told["environment"]
             device = told["environment"]["device"]
             if device.startswith("cpu") and not self.options.trial:
@@ -112,6 +118,8 @@ class Run:
                 return None
             for row in rows:
                 limit = min(row.limit, self._left())
+                if limit <= 0:
+                    break
                 end = time.monotonic() + limit
                 while "row" not in told or told["row"]["name"] != row.name:
                     told = process.line(end - time.monotonic())
@@ -146,11 +154,8 @@ class Process:
         command = [sys.executable, "-m", "benchmarks.gpu.worker", group.name, *names]
         command += ["--trial"] if options.trial else []
         command += [] if options.profile else ["--no-profile"]
-        own = dict(group.environment)
-        if options.trial:
-            # Flags of GPUs are unknown to a jax without them, and end it.
-            own = dict(TRIAL)
-        elif "XLA_FLAGS" in own:
+        own = {**group.environment, **(TRIAL if options.trial else {})}
+        if "XLA_FLAGS" in own:
             own["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {own['XLA_FLAGS']}".strip()
         self._words: list[str] = []
         self._child = subprocess.Popen(

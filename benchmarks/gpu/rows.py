@@ -214,23 +214,27 @@ def _flagged(names: tuple[str, ...], told: str, end: str) -> tuple[Row, ...]:
 
 
 LOOPS = ("kolmogorov-512", "liquid-32000", "kuramoto-sivashinsky")
+# Tiles are those of the cost model: measuring them would take longer than all else.
+UNTUNED = {"SIMJAX_TUNE": "0"}
+# Jax, which tells what the card is, leaves its memory to the other package.
+SHARED = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 GROUPS = (
     Group("limits", LIMITS),
     Group("gas", (_gas(WENO5, "xla"), _gas(MC, "xla"))),
-    Group("gas-kernels", (_gas(MC, "pallas"), _gas(WENO5, "pallas"))),
+    Group("gas-kernels", (_gas(MC, "pallas"), _gas(WENO5, "pallas")), UNTUNED),
     Group("liquids", LIQUIDS),
     Group("flows", FLOWS),
     Group("spectral", SPECTRAL),
     Group("gradients", GRADIENTS),
     Group("waves", WAVES),
-    Group("kernels", STENCIL_KERNELS),
+    Group("kernels", STENCIL_KERNELS, UNTUNED),
     Group("ensembles", MANY),
     Group("particles", PARTICLES),
-    Group("openmm", _liquids("OpenMM", "openmm_liquid", "openmm")),
+    Group("openmm", _liquids("OpenMM", "openmm_liquid", "openmm"), SHARED),
     Group("jax-cfd", JAX_CFD),
     Group("exponax", EXPONAX),
     Group("jax-md", _liquids("JAX-MD", "jax_md_liquid", "jax_md")),
-    Group("deepwave", DEEPWAVE),
+    Group("deepwave", DEEPWAVE, SHARED),
     Group("no-graphs", _flagged(LOOPS, "no command buffers", "no-graphs"),
           {"XLA_FLAGS": "--xla_gpu_enable_command_buffer="}),
     Group("all-graphs", _flagged(LOOPS, "command buffers of one launch and more", "all-graphs"),

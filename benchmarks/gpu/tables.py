@@ -7,6 +7,7 @@ from typing import Any
 
 from benchmarks.report import digits, in_columns
 
+TRIAL = "A trial: sizes are much smaller than the table says, and times are of a processor. They mean nothing."
 HEAD = {
     "step": lambda row, first: row["what"],
     "by": lambda row, first: row["by"],
@@ -33,9 +34,10 @@ def as_table(found: Mapping[str, Any]) -> str:
         lines += [[cell(row, own) for cell in HEAD.values()] for row in sorted(alike, key=lambda row: row is not own)]
     columns = [place for place in range(len(HEAD)) if place < 3 or any(line[place] for line in lines)]
     names = [*HEAD]
-    return in_columns(
+    table = in_columns(
         " | ".join(names[place] for place in columns), [[line[place] for place in columns] for line in lines]
     )
+    return f"{TRIAL}\n\n{table}" if found["trial"] else table
 
 
 def _why_not(row: Mapping[str, Any]) -> str:

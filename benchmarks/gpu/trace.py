@@ -12,6 +12,7 @@ from benchmarks.measure import rounded
 
 DEAREST = 5
 NAME_LENGTH = 60
+HOLDS_OTHERS = ("while", "cond", "call")
 
 
 def traced(call: Callable[[], Any], steps: int) -> dict[str, Any]:
@@ -40,7 +41,7 @@ def dearest(events: Sequence[Mapping[str, Any]], steps: int) -> dict[str, Any]:
         if event.get("ph") != "X" or (streams and (event.get("pid"), event.get("tid")) not in streams):
             continue
         operation = str(about.get("hlo_op", ""))
-        if operation or streams:
+        if streams or (operation and not operation.startswith(HOLDS_OTHERS)):
             times[str(event["name"]), operation].append(1e-3 * float(event.get("dur", 0.0)))
     if not times:
         return {"not_traced": "the trace has no operation of the device"}
