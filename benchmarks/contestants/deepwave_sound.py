@@ -16,14 +16,12 @@ LAYER = 20
 def build(physics, start) -> Program:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     speed, pressure = (torch.tensor(start[name], dtype=torch.float32, device=device) for name in ("speed", "field"))
-    # A field at the beginning has the layers as well.
-    padded = torch.nn.functional.pad(pressure, (LAYER,) * 4)[None]
     found = {}
 
     def end_of(speed):
         return deepwave.scalar(
             speed, physics["spacing"], physics["dt"], accuracy=physics["order"], pml_width=LAYER, pml_freq=25.0,
-            max_vel=physics["fastest"], wavefield_0=padded, wavefield_m1=padded, nt=physics["steps"],
+            max_vel=physics["fastest"], wavefield_0=pressure[None], wavefield_m1=pressure[None], nt=physics["steps"],
         )[0]  # fmt: skip
 
     def forward() -> None:

@@ -6,13 +6,13 @@ Writes a line of JSON before each row and after it, and before all of them one a
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import os
 import statistics
 import sys
 import time
 from collections.abc import Callable
+from importlib import metadata
 from typing import Any
 
 from benchmarks.contest import Program
@@ -140,11 +140,7 @@ def outcome_of_trace(program: Program, steps: int) -> dict[str, Any]:
 
 def versions() -> dict[str, str]:
     """Versions of the packages that were imported so far."""
-    found = {}
-    for name in PEERS:
-        if name in sys.modules:
-            found[name] = str(getattr(importlib.import_module(name), "__version__", "unknown"))
-    return found
+    return {name: metadata.version(name) for name in PEERS if name in sys.modules}
 
 
 if __name__ == "__main__":
