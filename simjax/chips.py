@@ -17,7 +17,7 @@ LANES = 8 * 128 * 4
 
 @dataclass(frozen=True)
 class Kernels:
-    """What kernels of a GPU cost beside their work, and what they reach.
+    """Cost of a GPU's kernels beside their work, and the rates that they reach.
 
     launch: seconds between the end of one and the beginning of the next; least: seconds that the shortest one takes;
     fused: bytes per second that XLA's own kernels move; streamed: the same of a copy, and of what passes over memory

@@ -29,6 +29,9 @@ class Size:
     trial: bool
 
 
+Problem = Callable[[Size], tuple[dict[str, Any], Arrays]]
+"""Numbers and fields that contestants are given, by size."""
+
 # ------------------------------------------------------------------ the card itself
 
 
@@ -205,13 +208,15 @@ def sound_gradient(size: Size) -> Program:
 
     speed = jax.tree.leaves(made.params)[0]
     program, seconds = compiled(jax.jit(jax.value_and_grad(loss)), speed)
-    return Program(lambda: jax.block_until_ready(program(speed)) and None, dict, seconds, text=program.as_text)
+    return Program(
+        lambda: jax.block_until_ready(program(speed)) and None, dict, seconds, text=lambda: program.as_text() or ""
+    )
 
 
 # ------------------------------------------------------------------ what all contestants are given
 
 
-def contestant(module: str, problem: Callable[[Size], tuple[dict[str, Any], Arrays]], needs: str | None = None, **told):
+def contestant(module: str, problem: Problem, needs: str | None = None, **told):
     """A program of `benchmarks.contestants`, by simjax or by a package that has to be importable here."""
 
     def built(size: Size) -> Program:
@@ -224,8 +229,8 @@ def contestant(module: str, problem: Callable[[Size], tuple[dict[str, Any], Arra
     return built
 
 
-def kolmogorov(integrator: str) -> Callable[[Size], tuple[dict[str, Any], Arrays]]:
-    def problem(size: Size):
+def kolmogorov(integrator: str) -> Problem:
+    def problem(size: Size) -> tuple[dict[str, Any], Arrays]:
         fields = starts.solenoidal_velocity((size.cells,) * 2)
         physics = {
             "viscosity": VISCOSITY, "dt": min(FLOW_DT, 0.4 / size.cells), "integrator": integrator,
@@ -236,7 +241,7 @@ def kolmogorov(integrator: str) -> Callable[[Size], tuple[dict[str, Any], Arrays
     return problem
 
 
-def taylor_green(size: Size):
+def taylor_green(size: Size) -> tuple[dict[str, Any], Arrays]:
     physics = {
         "viscosity": 0.01, "dt": 0.1 / size.cells, "integrator": "midpoint", "steps": size.steps, "force": 0.0,
         "wavenumber": WAVENUMBER,
@@ -245,7 +250,7 @@ def taylor_green(size: Size):
     return physics, dict(zip(names, starts.taylor_green(size.cells), strict=True))
 
 
-def vorticity(size: Size):
+def vorticity(size: Size) -> tuple[dict[str, Any], Arrays]:
     physics = {
         "equation": "vorticity", "axes": 2, "length": 2 * np.pi, "viscosity": VISCOSITY,
         "dt": 0.2 / size.cells, "integrator": "etdrk4", "steps": size.steps,
@@ -253,7 +258,7 @@ def vorticity(size: Size):
     return physics, {"vorticity": starts.random_vorticity(size.cells)}
 
 
-def flames(size: Size):
+def flames(size: Size) -> tuple[dict[str, Any], Arrays]:
     length, cells = 64 * np.pi, 512
     physics = {
         "equation": "kuramoto_sivashinsky", "axes": 1, "length": length, "dt": 0.05, "integrator": "etdrk4",
@@ -262,7 +267,7 @@ def flames(size: Size):
     return physics, {"u": starts.flames(size.cells, cells, length)}
 
 
-def spots(size: Size):
+def spots(size: Size) -> tuple[dict[str, Any], Arrays]:
     cells = 32 if size.trial else 128
     fuel, catalyst = starts.spots(size.cells, cells, 2.0)
     physics = {
@@ -272,7 +277,7 @@ def spots(size: Size):
     return physics, {"u": fuel, "v": catalyst}
 
 
-def liquid(size: Size):
+def liquid(size: Size) -> tuple[dict[str, Any], Arrays]:
     """A crystal of 4 x cells^3 particles that melts."""
     position, velocity, box = starts.melting_crystal(size.cells, 0.8442, 1.44)
     physics = {
@@ -282,15 +287,15 @@ def liquid(size: Size):
     return physics, {"position": position, "velocity": velocity}
 
 
-def flow_gradient(size: Size):
+def flow_gradient(size: Size) -> tuple[dict[str, Any], Arrays]:
     physics, start = kolmogorov("midpoint")(size)
     return {**physics, "flow": "finite_volume", "convection": "linear"}, start
 
 
-def sound(gradient: bool) -> Callable[[Size], tuple[dict[str, Any], Arrays]]:
+def sound(gradient: bool) -> Problem:
     """Sound in the unit square as `benchmarks.waves` has it, for deepwave, which lays its layers beside the square."""
 
-    def problem(size: Size):
+    def problem(size: Size) -> tuple[dict[str, Any], Arrays]:
         spacing = 1 / size.cells
         x = spacing * (np.arange(size.cells) + 0.5)
         speed = 1 + 0.3 * np.sin(2 * np.pi * (x[:, None] + x))

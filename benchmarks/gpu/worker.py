@@ -50,11 +50,11 @@ def main() -> None:
 def environment() -> dict[str, str]:
     """The device and versions of jax."""
     import jax
-    import jaxlib
 
     device = jax.devices()[0]
     return {
-        "device": f"{device.platform}: {device.device_kind}", "jax": jax.__version__, "jaxlib": jaxlib.__version__
+        "device": f"{device.platform}: {device.device_kind}", "jax": jax.__version__, "jaxlib":
+        metadata.version("jaxlib")
     }  # fmt: skip
 
 

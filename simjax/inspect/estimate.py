@@ -170,7 +170,7 @@ class Estimator:
         return None if self.chip is None else self.chip.kernels
 
     def started(self, launches: Launches | None, work: Work) -> Tally:
-        """What is launched on a GPU: a gap each time, and the longest of its bytes, operations and the least time."""
+        """Time of launches on a GPU: a gap for each, and the longest of bytes, operations and the least time."""
         chip, kernels = self.chip, self._kernels
         if chip is None or kernels is None or launches is None:
             return Tally(work)

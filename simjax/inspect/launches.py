@@ -1,4 +1,4 @@
-"""What a line of a GPU's program starts: kernels of XLA's own, of cuFFT, cuBLAS and others, and copies.
+"""Launches of a line of a GPU's program: kernels of XLA's own, of cuFFT, cuBLAS and others, and copies.
 
 The text of a program does not say how a library divides its work. What is taken for granted:
 
@@ -39,7 +39,7 @@ class Launches:
 
 
 def launches_of(within: Computation, one: Instruction) -> Launches | None:
-    """What one instruction starts by itself, without what it calls; None: nothing."""
+    """Launches of one instruction by itself, without what it calls; None: it has none."""
     if one.op in FREE or one.op.endswith("-done") or is_collective(one.op):
         return None
     read, written = (sum(shape.bytes for shape in shapes) for shapes in (within.operand_shapes(one), one.shapes))
@@ -70,4 +70,4 @@ def _transform(one: Instruction, read: int, written: int) -> Launches:
 
 
 READ_BACK = Launches("answers read by the host", 1, 0)
-"""What each turn of a loop of unknown length, and each condition, adds."""
+"""Added by each turn of a loop of unknown length, and by each condition."""
