@@ -67,7 +67,7 @@ def _tpu(
 
 
 # One H100 80GB HBM3 with jax 0.11.2. launch: of three steps the clock had, over the times of their kernels, 2.0 to 2.5
-# microseconds for each launch. fused: forward Euler of heat on 8192 x 8192 and 512^3 cells. streamed: a copy of 1 GiB.
+# microseconds for each launch. least, fused: of loop fusions in the same profiles. streamed: a copy of 1 GiB.
 H100_KERNELS = Kernels(launch=2.2e-6, least=2e-6, fused=2.1e12, streamed=2.95e12)
 CHIPS = {
     "v4": _tpu("TPU v4", 34.4e9, 1.23e12, 2.75e14, 1.05e9, 4.5e10, cores=2, devices=2),

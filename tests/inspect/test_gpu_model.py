@@ -1,7 +1,7 @@
 """The time that `simjax.inspect` gives to a program of a GPU, beside times that an H100 took for these programs.
 
-No constant of the model was fitted to these rows: a launch, the least time, and the rates are measured each by itself
-(`chips.H100_KERNELS`). The bound of a quarter is what a choice between two programs needs.
+The model's constants (`chips.H100_KERNELS`) come from profiles of three of these steps and from a copy, and were not
+adjusted to the times. The bound of a quarter is what a choice between two programs needs.
 """
 
 import json
@@ -15,6 +15,7 @@ FILE = json.loads((ROOT / "tests" / "reference" / "h100_programs.json").read_tex
 PROGRAMS = FILE["programs"]
 TIMES = {row["row"]: row["ms"] for row in MEASURED if row["by"] == "simjax, XLA" and row["row"] in PROGRAMS}
 QUARTER = 0.25
+# Reasons are likely ones; no profile of these rows was kept.
 BEYOND = {
     # The model is too slow. Loops of short kernels without a call of a library between them are sent as one graph,
     # whose kernels followed each other within 1.9 microseconds all in all, where 4.2 are taken for granted.
