@@ -1,7 +1,7 @@
 """Comparisons with other codes, from the same start and checked before they are timed.
 
 Other packages are installed into environments of their own, kept in $XDG_CACHE_HOME/simjax-benchmarks; what cannot be
-installed is told in its place. Everything runs on the processor.
+installed is told in its place. Everything runs on the processor; `python -m benchmarks gpu` is what one GPU says.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 
 from benchmarks.comparison import compare
 from benchmarks.comparisons import COMPARISONS
+from benchmarks.gpu.command import main as gpu
 from benchmarks.machine import load, machine
 from benchmarks.report import as_markdown, draw
 from benchmarks.scaling import scaling
@@ -25,12 +26,15 @@ PAIRS = {True: 3, False: 7}
 
 
 def main(arguments: list[str] | None = None) -> None:
+    given = sys.argv[1:] if arguments is None else arguments
+    if given[:1] == ["gpu"]:
+        raise SystemExit(gpu(given[1:]))
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="name", help="comparisons to make; none: all")
     parser.add_argument("--quick", action="store_true", help="small sizes, under two minutes on two idle cores")
     parser.add_argument("--list", action="store_true", help="show the comparisons and do nothing")
     parser.add_argument("--output", type=Path, default=Path("comparisons"), help="folder of the results")
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(given)
     known: dict[str, Callable] = {**COMPARISONS, "scaling": scaling}
     if options.list:
         for name, build in known.items():

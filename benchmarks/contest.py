@@ -26,13 +26,14 @@ class Program:
     """What is timed.
 
     advance: one chunk of work, to its end; a number that it returns is its time by a clock of its own. result: arrays
-    by name, after the first chunk. compile_cpu_s: of the processor.
+    by name, after the first chunk. compile_cpu_s: of the processor. text: of the compiled program, where it is XLA's.
     """
 
     advance: Callable[[], float | None]
     result: Callable[[], Arrays]
     compile_cpu_s: float | None = None
     figures: Mapping[str, float] = field(default_factory=dict)
+    text: Callable[[], str] | None = None
 
 
 def serve(build: Callable[[dict[str, Any], Arrays], Program]) -> None:
@@ -122,4 +123,4 @@ def looping(program, state, result: Callable[[Any], Arrays], compile_cpu_s: floa
     def advance() -> None:
         held[0] = jax.block_until_ready(program(held[0]))
 
-    return Program(advance, lambda: result(held[0]), compile_cpu_s)
+    return Program(advance, lambda: result(held[0]), compile_cpu_s, text=program.as_text)

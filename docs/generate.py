@@ -34,6 +34,8 @@ sys.path.insert(0, str(DOCS))
 from performance_tables import (  # noqa: E402
     comparisons,
     compile_cost,
+    gpu_command,
+    gpu_model,
     limits,
     memory_told,
     on_a_gpu,
@@ -253,7 +255,7 @@ def names() -> str:
 GENERATED: dict[str, Callable[[], str]] = {
     "keys": keys, "sides": sides, "formats": formats, "names": names, "equations": equations, "parts": parts,
     "inverse": inverse, "comparisons": comparisons, "limits": limits, "on_a_gpu": on_a_gpu,
-    "compile_cost": compile_cost,
+    "compile_cost": compile_cost, "gpu_command": gpu_command, "gpu_model": gpu_model,
     "memory_told": memory_told, "weak_scaling": weak_scaling, "chips": chips, "athena": athena, "lammps": lammps,
     "lammps_transport": lammps_transport, "mosaic_drag": mosaic_drag, "mosaic_errors": mosaic_errors,
     "mosaic_jacobians": mosaic_jacobians, "mosaic_seconds": mosaic_seconds,

@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
+from gpu_kernels import seconds_of  # noqa: E402
+
+from benchmarks.gpu.tables import as_table as gpu_table  # noqa: E402
 from benchmarks.report import as_markdown, digits, in_columns  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results"
@@ -72,6 +75,35 @@ def on_a_gpu() -> str:
     return in_columns(
         "step | integrator | grid | ms | share of a copy | gradient over step | speed of kernels over XLA's", rows
     )
+
+
+def gpu_command() -> str:
+    """Every result of `python -m benchmarks gpu`, the newest version first: what ran, by whom, and the time."""
+    parts = []
+    for jax, found in reversed([*_results("gpu", gpu=True)]):
+        environment = found["environment"]
+        head = (
+            f"{environment['device'].removeprefix('gpu: ')}, driver {environment.get('driver', 'unknown')}, jax {jax}"
+        )
+        own = f"{head}; {environment['simjax']}." if "simjax" in environment else f"{head}."
+        parts.append(f"{own}\n\n{gpu_table(found)}")
+    return "\n\n".join(parts)
+
+
+def gpu_model() -> str:
+    """Times of steps that the model of `simjax.inspect` gives to the programs that an H100 ran, beside the clock's."""
+    programs = json.loads((ROOT / "tests" / "reference" / "h100_programs.json").read_text(encoding="utf-8"))["programs"]
+    measured = json.loads((RESULTS / "gpu_h100_jax_0.11.2.json").read_text(encoding="utf-8"))["rows"]
+    rows: list[Sequence[object]] = []
+    for row in measured:
+        if row["by"] != "simjax, XLA" or row["row"] not in programs:
+            continue
+        kernels = programs[row["row"]]["kernels"]
+        estimate, moved = 1e3 * seconds_of(kernels), sum(one[3] * one[-1] for one in kernels)
+        launches = f"{sum(one[1] * one[-1] for one in kernels):.1f}".removesuffix(".0")
+        off = f"{100 * (estimate / row['ms'] - 1):+.0f} %"
+        rows.append((row["what"], launches, digits(moved / 1e9), digits(estimate), digits(row["ms"]), off))
+    return in_columns("step | launches | GB | model, ms | measured, ms | off by", rows)
 
 
 def compile_cost() -> str:

@@ -514,6 +514,16 @@ MUTATIONS = [
         "tests/inspect/test_estimate.py::test_messages_over_the_same_links_wait_for_each_other",
     ),
     Mutation(
+        "a launch of a GPU costs nothing", "inspect/estimate.py",
+        "launches.count * kernels.launch", "0.0 * launches.count * kernels.launch",
+        "tests/inspect/test_estimate.py::test_a_kernel_takes_its_bytes_or_the_least_time_and_a_launch",
+    ),
+    Mutation(
+        "an inverse real transform is one pass for each axis alone", "inspect/launches.py",
+        'if kind and kind[1] == "IRFFT"', 'if kind and kind[1] == "RFFT"',
+        "tests/inspect/test_estimate.py::test_transforms_are_several_passes",
+    ),
+    Mutation(
         "a tile is as long as its first axis", "inspect/hlo.py",
         "zip(order, reversed(self.tile), strict=False)", "zip(order, self.tile, strict=False)",
         "tests/inspect/test_hlo.py::test_bytes_of_a_value_and_of_its_place_in_memory",

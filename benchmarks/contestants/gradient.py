@@ -145,7 +145,7 @@ def build(physics, start) -> Program:
     # Before memory is measured: the first run starts threads.
     ratio = _gradient_over_forward(lambda: jax.block_until_ready(forward(*arguments)), advance)
     found.clear()
-    return Program(advance, result, seconds, {"gradient_over_forward": ratio})
+    return Program(advance, result, seconds, {"gradient_over_forward": ratio}, gradient.as_text)
 
 
 def _gradient_over_forward(forward, gradient) -> float:

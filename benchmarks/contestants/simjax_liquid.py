@@ -86,7 +86,7 @@ def build(physics, start) -> Program:
         temperature = 2 * float(found["kinetic_energy"]) / (3 * count)
         return {"potential_energy_at_start": at_start, "temperature": temperature}
 
-    return Program(step, result, seconds)
+    return Program(step, result, seconds, text=program.as_text)
 
 
 if __name__ == "__main__":

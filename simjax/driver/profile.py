@@ -63,7 +63,7 @@ def profiled(program: Any, arguments: Callable[[], tuple], folder: Path | None, 
             seconds()
     text = compiled.as_text() or ""
     module = text.partition(",")[0].removeprefix("HloModule ").strip()
-    times = times_by_part(_events(folder), module, text)
+    times = times_by_part(events_of(folder), module, text)
     parts = {name: spent / (CALLS * steps) for name, spent in times.items()}
     between = parts.pop(BETWEEN, 0.0)
     return {
@@ -103,7 +103,7 @@ def copy_rate(size: int = COPIED_BYTES, times: int = 8) -> float:
 # ---------------------------------------------------------------------- the trace
 
 
-def _events(folder: Path) -> list[dict[str, Any]]:
+def events_of(folder: Path) -> list[dict[str, Any]]:
     """All events of the newest trace in a folder."""
     traces = sorted(folder.rglob("*.trace.json.gz"), key=lambda path: path.stat().st_mtime)
     if not traces:

@@ -24,7 +24,7 @@ device to all. Nothing is run.
 
 target:
   v5e:16x16            a slice of TPUs, also v4:2x2x4, v5p:4x4x8, v6e:8x8; needs pip install 'simjax[tpu]'
-  h100:8               GPUs of one machine; needs pip install 'simjax[compile-gpu]'
+  h100                 one GPU, h100:8 those of a machine; needs pip install 'simjax[compile-gpu]'
   cpu:8                virtual devices of this machine: collectives and bytes, without times
 
 options:

@@ -4,6 +4,9 @@ Instructions run one after the other. Each takes the longest of its bytes over t
 over the rate of the unit that does them. An exchange begins when its links are free and takes the bytes that the
 busiest link carries over that link's bandwidth, and the latency of its longest way. A synchronous one stops the chip.
 Of an asynchronous one only what is left is waited for, when its result is asked for.
+
+On a GPU every kernel takes a launch beside its work, and none is shorter than a least time; bandwidths are those that
+kernels were measured to reach (`chips.Kernels`).
 """
 
 from __future__ import annotations
@@ -13,8 +16,9 @@ import functools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from simjax.chips import Chip
+from simjax.chips import Chip, Kernels
 from simjax.inspect.hlo import Computation, Instruction, Program
+from simjax.inspect.launches import READ_BACK, Launches, launches_of
 from simjax.inspect.links import Route, Switch, Torus, exchanges
 from simjax.inspect.work import COLLECTIVES, Work, work_of
 
@@ -45,12 +49,18 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Tally:
-    """Work and exchanges of a part of a program. seconds: of work on the chip; by_limit: the same by what bounds it."""
+    """Work and exchanges of a part of a program.
+
+    seconds: of work on the chip; by_limit: the same by what bounds it; launches: of a GPU, by what starts;
+    unknown_loops: those whose length the text does not tell, and whose turns are counted once.
+    """
 
     work: Work = Work()
     seconds: float = 0.0
     by_limit: dict[str, float] = field(default_factory=dict)
     exchanges: tuple[Exchange, ...] = ()
+    launches: dict[str, float] = field(default_factory=dict)
+    unknown_loops: int = 0
 
     @property
     def exposed(self) -> float:
@@ -59,21 +69,34 @@ class Tally:
 
     @property
     def limit(self) -> str:
-        """The bound of the part that takes longest: memory, vector unit, matrix unit or exchanges."""
+        """The bound of the part that takes longest: memory, vector unit, matrix unit, launches or exchanges."""
         return max({**self.by_limit, "exchanges": self.exposed}.items(), key=lambda pair: pair[1])[0]
 
     def __add__(self, other: Tally) -> Tally:
-        limits = {name: self.by_limit.get(name, 0.0) + other.by_limit.get(name, 0.0) for name in LIMITS}
-        return Tally(self.work + other.work, self.seconds + other.seconds, limits, (*self.exchanges, *other.exchanges))
+        return Tally(
+            self.work + other.work, self.seconds + other.seconds, _sums(self.by_limit, other.by_limit),
+            (*self.exchanges, *other.exchanges), _sums(self.launches, other.launches),
+            self.unknown_loops + other.unknown_loops,
+        )  # fmt: skip
 
     def __mul__(self, times: float) -> Tally:
         return Tally(
-            self.work * times, self.seconds * times, {name: u * times for name, u in self.by_limit.items()},
-            tuple(one * times for one in self.exchanges),
+            self.work * times, self.seconds * times, _scaled(self.by_limit, times),
+            tuple(one * times for one in self.exchanges), _scaled(self.launches, times), self.unknown_loops,
         )  # fmt: skip
 
 
+def _sums(these: dict[str, float], others: dict[str, float]) -> dict[str, float]:
+    return {name: these.get(name, 0.0) + others.get(name, 0.0) for name in (these | others)}
+
+
+def _scaled(these: dict[str, float], times: float) -> dict[str, float]:
+    return {name: value * times for name, value in these.items()}
+
+
 LIMITS = ("memory", "vector unit", "matrix unit")
+LAUNCHES = "launches"
+"""What bounds a kernel of a GPU that is shorter than the least time, and the gap before any kernel."""
 
 
 class Estimator:
@@ -97,7 +120,11 @@ class Estimator:
         return max(found, key=lambda pair: (pair[0].bytes + pair[0].vector, pair[1].name))[1]
 
     def _loop(self, loop: Instruction) -> Tally:
-        return self.tally(self.program[loop.called("body") or ""]) * (self.program.trip_count(loop) or 1)
+        turns, body = self.program.trip_count(loop), self.tally(self.program[loop.called("body") or ""])
+        if turns is not None:
+            return body * turns
+        once = self.tally(self.program[loop.called("condition") or ""]) if self._kernels else Tally()
+        return body + once + self.started(READ_BACK, Work()) + Tally(unknown_loops=1)
 
     def tally(self, part: Computation, without: Instruction | None = None) -> Tally:
         """Work and exchanges of a computation from its first instruction to its last."""
@@ -111,6 +138,8 @@ class Estimator:
             elif one.op in ("conditional", "call"):
                 branches = [self.tally(self.program[name]) for name in one.calls]
                 timeline.run(max(branches, key=lambda tally: (tally.work.bytes + tally.work.vector, tally.exposed)))
+                if one.op == "conditional":
+                    timeline.run(self.started(READ_BACK, Work()))
             elif one.op == "async-start":
                 inner = self.program[one.calls[0]].root
                 if inner.op in COLLECTIVES:
@@ -130,9 +159,31 @@ class Estimator:
         work = work_of(self.program, part, one)
         if self.chip is None:
             return Tally(work)
+        if self._kernels:
+            return self.started(launches_of(part, one), work)
         times = (work.bytes / self.chip.bandwidth, work.vector / self.chip.vector, work.matrix / self.chip.matrix)
         longest = max(times)
         return Tally(work, longest, {LIMITS[times.index(longest)]: longest})
+
+    @property
+    def _kernels(self) -> Kernels | None:
+        return None if self.chip is None else self.chip.kernels
+
+    def started(self, launches: Launches | None, work: Work) -> Tally:
+        """Time of launches on a GPU: a gap for each, and the longest of bytes, operations and the least time."""
+        chip, kernels = self.chip, self._kernels
+        if chip is None or kernels is None or launches is None:
+            return Tally(work)
+        moved = work.bytes / kernels.fused
+        if launches.streamed is not None:
+            moved = launches.streamed / kernels.streamed
+        times = {
+            **dict(zip(LIMITS, (moved, work.vector / chip.vector, work.matrix / chip.matrix), strict=True)),
+            LAUNCHES: launches.count * kernels.least,
+        }  # fmt: skip
+        limit, gap = max(times, key=lambda name: times[name]), launches.count * kernels.launch
+        by_limit = _sums({limit: times[limit]}, {LAUNCHES: gap})
+        return Tally(work, times[limit] + gap, by_limit, launches={launches.kind: float(launches.count)})
 
     def _exchange(self, one: Instruction, part: Computation, *, is_asynchronous: bool) -> Exchange:
         """A collective by itself: what it sends, over which links, how long."""

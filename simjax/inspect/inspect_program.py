@@ -25,7 +25,8 @@ def inspect_program(problem: Any, target: str, *, scaling: bool = True) -> Inspe
     Args:
         problem: a `Simulation` or a `Config`. Its mesh has as many devices as the target; a mesh of one becomes as
             square as can be.
-        target: `v5e:16x16`, a slice of TPUs (v4, v5e, v5p, v6e); `h100:8`, GPUs; `cpu:8`, processors of this machine.
+        target: `v5e:16x16`, a slice of TPUs (v4, v5e, v5p, v6e); `h100`, a GPU, and `h100:8`,
+            several; `cpu:8`, processors of this machine.
         scaling: also compile for fewer devices with the same block of the grid on each, for the weak scaling.
 
     Returns:

@@ -141,8 +141,10 @@ def _tally(tally: Tally | None, of: Inspection) -> dict[str, Any] | None:
     ]  # fmt: skip
     found = {
         "bytes": tally.work.bytes, "operations": tally.work.vector, "matrix_operations": tally.work.matrix,
-        "exchanges": exchanges,
+        "exchanges": exchanges, "loops_of_unknown_length": tally.unknown_loops,
     }  # fmt: skip
+    if chip is not None and chip.kernels is not None:
+        found["launches"] = dict(sorted(tally.launches.items()))
     if chip is None:
         return found
     times = {

@@ -22,7 +22,8 @@ def as_text(content: Content) -> str:
     console.print(_head(content))
     console.print(_memory(content))
     if content["step"] is not None:
-        console.print(_exchanges(content))
+        if content["devices"] > 1:
+            console.print(_exchanges(content))
         if content["chip"] is not None:
             console.print(_time(content))
         if content["scaling"]:
@@ -83,19 +84,28 @@ def _time(content: Content) -> Table:
     table = Table(title=f"Estimated time of a step: {time_text(step['seconds'])}", title_justify="left")
     for name in ("part", "time", "from"):
         table.add_column(name, justify="right" if name == "time" else "left")
+    kernels = chip["kernels"]
+    moved = f"{kernels['fused'] / 1e9:.0f} GB/s" if kernels else f"{chip['bandwidth'] / 1e9:.0f} GB/s"
     amounts = {
-        "memory": f"{size_text(step['bytes'])} at {chip['bandwidth'] / 1e9:.0f} GB/s",
+        "memory": f"{size_text(step['bytes'])} at {moved}",
         "vector unit": f"{step['operations']:.3g} operations at {chip['vector'] / 1e12:.1f} T/s",
         "matrix unit": f"{step['matrix_operations']:.3g} operations at {chip['matrix'] / 1e12:.0f} T/s",
     }
     for name, amount in amounts.items():
         table.add_row(f"bound by the {name}", time_text(step["by_limit_s"].get(name, 0.0)), f"of all {amount}")
+    if kernels:
+        own = ", ".join(f"{count:.4g} {kind}" for kind, count in step["launches"].items())
+        costs = f"{1e6 * kernels['launch']:g} us beside each, none below {1e6 * kernels['least']:g} us"
+        launches = f"{sum(step['launches'].values()):.4g} launches ({own}), {costs}"
+        table.add_row("launches", time_text(step["by_limit_s"].get("launches", 0.0)), launches)
     link = f"{chip['link']} at {chip['link_bandwidth'] / 1e9:.0f} GB/s and {chip['latency'] * 1e6:g} us per hop"
     table.add_row("waiting for exchanges", time_text(step["exposed_s"]), link)
     if step["compiler_estimate_s"]:
         told = "beside the above; it ranks programs, and is not a time"
         table.add_row("the compiler's own cycles", time_text(step["compiler_estimate_s"]), told)
-    table.caption, table.caption_justify = f"Most of it is bound by: {step['limit']}", "left"
+    once = step["loops_of_unknown_length"]
+    told = f"; {once} loop(s) of a length that the program does not tell are counted once" if once else ""
+    table.caption, table.caption_justify = f"Most of it is bound by: {step['limit']}{told}", "left"
     return table
 
 

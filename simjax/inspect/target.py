@@ -12,20 +12,23 @@ from simjax.errors import ConfigurationError
 
 @dataclass(frozen=True)
 class Target:
-    """Devices to compile for: `v5e:16x16`, `h100:8` or `cpu:8`. shape: of the torus, or the number of devices."""
+    """Devices to compile for: `v5e:16x16`, `h100`, `h100:8` or `cpu:8`; shape: of the torus, or a number of them."""
 
     name: str
     shape: tuple[int, ...]
 
     @staticmethod
     def read(text: str) -> Target:
-        """The target that a text names; raises ConfigurationError."""
-        name, _, size = text.partition(":")
+        """The target that a text names, one GPU where it says no number; raises ConfigurationError."""
+        name, colon, size = text.partition(":")
+        if name == "h100" and not colon:
+            size = "1"
         known = (*CHIPS, "cpu")
         if name not in known or not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)*", size):
             raise ConfigurationError(
                 f"target={text}: expected one of {', '.join(known)}, a colon and the number of devices along each "
-                "axis; write target=v5e:16x16, target=v5p:4x4x8, target=h100:8 or target=cpu:8."
+                "axis; write target=v5e:16x16, target=v5p:4x4x8, target=h100, target=h100:8 "
+                "or target=cpu:8."
             )
         shape = tuple(int(n) for n in size.split("x"))
         axes = (1,) if name in ("h100", "cpu") else (2,) if name in ("v5e", "v6e") else (3,)

@@ -21,6 +21,8 @@ FREE = _names(
     "parameter constant tuple get-tuple-element bitcast after-all while conditional call partition-id replica-id "
     "opt-barrier async-start async-done async-update"
 )
+# On a GPU one may run beside others.
+FUSIONS = ("fusion", "fusion-start")
 # Element by element, one operation for each element of the result.
 ELEMENTWISE = _names(
     "add subtract multiply divide maximum minimum negate abs power sqrt rsqrt cbrt exponential exponential-minus-one "
@@ -78,11 +80,13 @@ COLLECTIVES = _names(
 def _bytes(program: Program, within: Computation, one: Instruction) -> int:
     if one.op.endswith("-done"):
         return 0
-    if one.op.endswith("-start"):  # between main memory and the chip's own: (to, from, mark), of a slice all of `to`
+    if (
+        one.op.endswith("-start") and one.op != "fusion-start"
+    ):  # between main memory and the chip's own: (to, from, mark), of a slice all of `to`
         return one.shapes[0].padded_bytes
     if 'custom_call_target="AllocateBuffer"' in one.attributes:
         return 0
-    inner = program[one.calls[0]] if one.op == "fusion" else None
+    inner = program[one.calls[0]] if one.op in FUSIONS else None
     if inner is None:
         return _plain_bytes(within, one)
     parameters = [other for other in inner.instructions if other.op == "parameter"]
@@ -142,7 +146,7 @@ def _written(inner: Computation, name: str) -> int:
 
 def _operations(program: Program, within: Computation, one: Instruction) -> tuple[int, int]:
     """Operations on elements and those of matrix products, with all that a fusion holds."""
-    if one.op == "fusion":
+    if one.op in FUSIONS:
         inner = program[one.calls[0]]
         found = [_operations(program, inner, other) for other in inner.instructions]
         return sum(vector for vector, _ in found), sum(matrix for _, matrix in found)

@@ -17,7 +17,7 @@ Content = Mapping[str, Any]
 """An inspection as plain values, as `Inspection.as_dict` gives it."""
 
 WAITING = "#c2452d"
-PARTS = {"memory": "#1f5fa8", "vector unit": "#6fa3d8", "matrix unit": "#b9d2ec"}
+PARTS = {"memory": "#1f5fa8", "vector unit": "#6fa3d8", "matrix unit": "#b9d2ec", "launches": "#9a9a9a"}
 MOST_BARS = 12
 
 

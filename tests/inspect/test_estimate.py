@@ -2,7 +2,7 @@
 
 import pytest
 
-from simjax.chips import CHIPS, Chip
+from simjax.chips import CHIPS, Chip, Kernels
 from simjax.errors import ConfigurationError
 from simjax.inspect.estimate import Estimator
 from simjax.inspect.hlo import parse
@@ -96,10 +96,17 @@ def test_one_chip_sends_nothing():
     assert step("%r = f32[] all-reduce(%u), replica_groups={{0}}, to_apply=%sum", network=alone).exposed == 0
 
 
-@pytest.mark.parametrize("text", ["v5e", "v5e:16", "v5p:4x4", "h100:2x4", "v9:2x2", "cpu:0", "v5e:4x", "4x4"])
+@pytest.mark.parametrize(
+    "text", ["v5e", "v5e:16", "v5p:4x4", "h100:2x4", "v9:2x2", "cpu:0", "v5e:4x", "4x4", "h100:", "cpu"]
+)
 def test_a_target_that_is_none_is_refused(text):
     with pytest.raises(ConfigurationError, match=r"^target=.*write target=\w+:\d"):
         Target.read(text)
+
+
+def test_one_gpu_needs_no_number():
+    assert Target.read("h100") == Target.read("h100:1") and Target.read("h100").count == 1
+    assert Target.read("h100:8").count == 8
 
 
 def test_rings_of_a_torus_close_where_the_chips_do():
@@ -111,3 +118,83 @@ def test_figures_of_chips_are_those_of_one_device():
     # Two devices on a chip share what it has.
     assert CHIPS["v4"].memory == 17.2e9 and Target.read("v4:2x2x4").count == 32
     assert CHIPS["v5e"].vector == pytest.approx(6.1e12, rel=0.01)
+
+
+# A field of 1000 cells is read and written in 8 s by a kernel of XLA's own, in 4 s by a copy; a launch costs 1 s more,
+# and no kernel takes less than 3 s.
+GPU = Chip("a GPU", 1e6, 1e9, 1e9, 1e9, 1.0, "NVLink", 1e3, 1.0, False, kernels=Kernels(1.0, 3.0, 1e3, 2e3))
+ON_A_GPU = {"network": Switch(1), "chip": GPU}
+SMALL = "%n = f32[] negate(%a)"
+
+
+def test_a_kernel_takes_its_bytes_or_the_least_time_and_a_launch():
+    long = step("%n = f32[1000] negate(%u)", **ON_A_GPU)
+    assert (long.seconds, long.launches) == (8 + 1, {"fusions": 1})
+    assert {name: seconds for name, seconds in long.by_limit.items() if seconds} == {"memory": 8, "launches": 1}
+    short = step("%a = f32[] constant(1)", SMALL, **ON_A_GPU)
+    assert (short.seconds, short.limit) == (3 + 1, "launches")
+
+
+def test_a_copy_moves_its_bytes_faster():
+    found = step(COPY, **ON_A_GPU)
+    assert (found.seconds, found.launches) == (4 + 1, {"copies": 1})
+
+
+def test_names_and_views_are_no_launches():
+    lines = ["%b = f32[10,100] bitcast(%u)", "%t = (f32[10,100]) tuple(%b)"]
+    assert not step(*lines, **ON_A_GPU).launches
+
+
+@pytest.mark.parametrize(
+    ("line", "launches", "moved"),
+    [
+        # Lines and columns: a kernel for each. The field has 4000 bytes, half of its spectrum 4200.
+        ("%f = c64[25,21] fft(%r), fft_type=RFFT, fft_length={25,40}", 2, 2 * (4000 + 4200)),
+        # One more divides the result, and one copies the spectrum beforehand.
+        ("%f = f32[25,40] fft(%s), fft_type=IRFFT, fft_length={25,40}", 4, 2 * (4000 + 4200) + 2 * 4000 + 2 * 4200),
+        ("%f = c64[25,21] fft(%s), fft_type=FFT, fft_length={21}", 1, 2 * 4200),
+        ("%f = c64[25,21] fft(%s), fft_type=IFFT, fft_length={21}", 2, 2 * 4200 + 2 * 4200),
+    ],
+)
+def test_transforms_are_several_passes(line, launches, moved):
+    found = step("%r = f32[25,40] bitcast(%u)", "%s = c64[25,21] parameter(1)", line, **ON_A_GPU)
+    assert found.launches == {"cuFFT": launches}
+    assert found.seconds == pytest.approx(moved / 2e3 + launches)
+
+
+@pytest.mark.parametrize(
+    ("target", "kind"),
+    [
+        ("__cublas$gemm", "cuBLAS"), ("mosaic_gpu_v2", "Mosaic"), ("__gpu$xla.gpu.triton", "Triton"),
+        ("my_kernel", "call of my_kernel"),
+    ],
+)  # fmt: skip
+def test_calls_of_libraries_are_named(target, kind):
+    found = step(f'%c = f32[1000] custom-call(%u), custom_call_target="{target}"', **ON_A_GPU)
+    assert (found.launches, found.seconds) == ({kind: 1}, 4 + 1)
+
+
+def test_room_that_is_asked_for_is_no_launch():
+    assert not step('%c = f32[1000] custom-call(), custom_call_target="AllocateBuffer"', **ON_A_GPU).launches
+
+
+LOOP = (
+    "%body (u: f32[1000]) -> f32[1000] {{\n  %u = f32[1000] parameter(0)\n  ROOT %n = f32[1000] negate(%u)\n}}\n\n"
+    "%condition (v: f32[1000]) -> pred[] {{\n  %v = f32[1000] parameter(0)\n  %z = f32[] constant(0)\n"
+    "  ROOT %g = pred[] compare(%z, %z), direction=GT\n}}\n\n"
+    "ENTRY %main (w: f32[1000]) -> f32[1000] {{\n  %w = f32[1000] parameter(0)\n"
+    "  ROOT %l = f32[1000] while(%w), condition=%condition, body=%body{}\n}}"
+)
+
+
+def test_a_loop_of_known_length_asks_nothing():
+    told = ', backend_config={"known_trip_count":{"n":"5"}}'
+    found = Estimator(parse(LOOP.format(told)), GPU, Switch(1)).step(5)[0]
+    assert (found.launches, found.seconds, found.unknown_loops) == ({"fusions": 1}, 8 + 1, 0)
+
+
+def test_a_turn_of_a_loop_of_unknown_length_waits_for_an_answer():
+    found = Estimator(parse(LOOP.format("")), GPU, Switch(1)).step(1)[0]
+    # The body, its condition, and a copy to the host, the last two of the least time.
+    assert found.launches == {"fusions": 2, "answers read by the host": 1}
+    assert (found.seconds, found.unknown_loops) == (8 + 1 + 2 * (3 + 1), 1)

@@ -1,0 +1,1 @@
+"""What one GPU says: `python -m benchmarks gpu`."""
