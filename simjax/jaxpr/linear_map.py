@@ -12,7 +12,7 @@ from jax.extend.core import ClosedJaxpr, Primitive
 from jax.interpreters import ad, batching, mlir
 
 from simjax.jaxpr.platform import platform
-from simjax.jaxpr.varying import repeated, type_of
+from simjax.jaxpr.varying import cast_varying, repeated, type_of, varying_axes
 
 Leaves = list[Array]
 
@@ -26,11 +26,26 @@ def linear_map(forward: Callable, transpose: Callable, x):
     over.)
     """
     leaves, tree = jax.tree.flatten(x)
+    ahead, back, tree_out = _both(forward, transpose, tree, leaves)
+    typed = _typed(leaves, back.out_avals)
+    if any(a is not b for a, b in zip(typed, leaves, strict=True)):
+        leaves = typed
+        ahead, back, tree_out = _both(forward, transpose, tree, leaves)
+    out = linear_map_p.bind(*ahead.consts, *back.consts, *leaves, ahead=_of_consts(ahead), back=_of_consts(back))
+    return tree_out.unflatten(out)
+
+
+def _both(forward: Callable, transpose: Callable, tree, leaves: Sequence):
+    """Both directions, traced for leaves of a tree, and the tree of the results."""
     ahead, shapes = jax.make_jaxpr(lambda *leaves: forward(tree.unflatten(leaves)), return_shape=True)(*leaves)
     results, tree_out = jax.tree.flatten(shapes)
     back = jax.make_jaxpr(lambda *results: jax.tree.leaves(transpose(tree_out.unflatten(results))))(*results)
-    out = linear_map_p.bind(*ahead.consts, *back.consts, *leaves, ahead=_of_consts(ahead), back=_of_consts(back))
-    return tree_out.unflatten(out)
+    return ahead, back, tree_out
+
+
+def _typed(leaves: Leaves, cotangents: Sequence) -> Leaves:
+    """Leaves that vary between devices as their cotangents do: jax sums these where the leaf is the same on several."""
+    return [cast_varying(x, sorted(varying_axes(c))) for x, c in zip(leaves, cotangents, strict=True)]
 
 
 class Pair(Hashable, Protocol):
@@ -45,14 +60,16 @@ def fixed_linear_map(pair: Pair, x):
     """`pair.forward(x)` as by `linear_map`, traced once for all `x` of one type on each platform."""
     leaves, tree = jax.tree.flatten(x)
     ahead, back, tree_out = _traced(pair, tree, tuple(type_of(leaf) for leaf in leaves), platform())
+    typed = _typed(leaves, back.results)
+    if any(a is not b for a, b in zip(typed, leaves, strict=True)):
+        leaves = typed
+        ahead, back, tree_out = _traced(pair, tree, tuple(type_of(leaf) for leaf in leaves), platform())
     return tree_out.unflatten(linear_map_p.bind(*leaves, ahead=ahead, back=back))
 
 
 @functools.lru_cache(maxsize=4096)
 def _traced(pair: Pair, tree, types: tuple, platform: str):
-    ahead, shapes = jax.make_jaxpr(lambda *leaves: pair.forward(tree.unflatten(leaves)), return_shape=True)(*types)
-    results, tree_out = jax.tree.flatten(shapes)
-    back = jax.make_jaxpr(lambda *results: jax.tree.leaves(pair.transpose(tree_out.unflatten(results))))(*results)
+    ahead, back, tree_out = _both(pair.forward, pair.transpose, tree, types)
     return _of_consts(ahead), _of_consts(back), tree_out
 
 

@@ -56,7 +56,7 @@ def lowered(function: Callable, ndim: int, *, interprets: bool) -> Callable:
         function: from arrays whose last `ndim` axes are the spatial ones, with ghost cells around them, or which have
             none of these, to a tree of arrays on the interior. It may close over traced values.
         interprets: whether it is a kernel on a CPU too, interpreted, and an error where it cannot be one. Otherwise
-            it is one on accelerators, where it can.
+            it is one on accelerators, where it can and was measured to be faster.
 
     The kernel takes blocks, or their parts (`Unpadded`). It raises:
         NotLowered: where the function holds an operation that mixes cells in another way.
@@ -160,7 +160,8 @@ def _lower_for(target: str) -> Callable:
                 if kernel.interprets or target != "interpret":
                     with unchecked():
                         tile = kernel.choose(target, device) if device else None
-                        if tile or not device:
+                        # `auto` takes a kernel where one is known to be faster: nothing is, of a device that is not there.
+                        if tile or (kernel.interprets and not device):
                             return kernel.run(target, tile, *operands)
             except NotLowered:
                 if kernel.interprets:

@@ -126,7 +126,8 @@ class Tuner:
 def chosen(seconds: Seconds, tiles: Sequence[Sizes], *, by_xla: bool) -> Sizes | None:
     """The tile to compute with, or None for no kernel.
 
-    The cost model's best tile is left for the fastest one, and XLA for that, where it is faster by more than noise.
+    The cost model's best tile is left for the fastest one, and XLA for that, where it is faster by more than noise. So
+    XLA computes what was not measured.
 
     Args:
         by_xla: whether XLA may compute it.
@@ -134,7 +135,7 @@ def chosen(seconds: Seconds, tiles: Sequence[Sizes], *, by_xla: bool) -> Sizes |
     named = {by(tile): tile for tile in tiles}
     measured = [name for name in named if name in seconds]
     if not measured:
-        return None if by_xla and XLA in seconds else tiles[0]
+        return None if by_xla else tiles[0]
     fastest = min(measured, key=lambda name: statistics.median(seconds[name]))
     best = fastest if faster(seconds[fastest], seconds[measured[0]]) else measured[0]
     if by_xla and XLA in seconds and not faster(seconds[best], seconds[XLA]):

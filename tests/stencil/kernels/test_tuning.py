@@ -102,7 +102,8 @@ def test_what_is_faster_by_more_than_noise_is_chosen(xla, kernels, noise, tile):
 def test_candidates_that_could_not_be_measured_are_not_chosen():
     assert chosen({"32 x 128": at(2), "64 x 128": at(1)}, TILES, by_xla=True) == (64, 128)
     assert chosen({XLA: at(1)}, TILES, by_xla=True) is None
-    assert chosen({XLA: at(1)}, TILES, by_xla=False) == chosen({}, TILES, by_xla=True) == TILES[0]
+    assert chosen({XLA: at(1)}, TILES, by_xla=False) == chosen({}, TILES, by_xla=False) == TILES[0]
+    assert chosen({}, TILES, by_xla=True) is None
 
 
 def test_same_times_decide_nothing():
