@@ -146,9 +146,9 @@ def summed_together(function: Callable, *arguments):
     closed, shapes = jax.make_jaxpr(function, return_shape=True)(*arguments)
 
     def result(equation: JaxprEqn, inputs: list) -> list:
-        name = equation.primitive.name
-        if name == "reduce_sum" and len(equation.params["axes"]) == equation.invars[0].aval.ndim:
-            return [_Sum(inputs[0])]
+        name, x = equation.primitive.name, inputs[0] if inputs else None
+        if name == "reduce_sum" and isinstance(x, Array) and len(equation.params["axes"]) == x.ndim > 0:
+            return [_Sum(x)]
         if name in ("add", "add_any") and all(isinstance(x, _Sum) for x in inputs):
             first, second = (x.of for x in inputs)
             if first.shape == second.shape:

@@ -93,7 +93,8 @@ def evaluate(stencil: Stencil, fields: Leaves, ghosts: list[list[Sides]], overla
     """The stencil of the fields with their ghost lines around them.
 
     Reverse mode transposes it to a gather from neighbours (`stencil.adjoint`), or as it stands where that is faster
-    (`stencil.formulation`), and keeps the fields and the ghost lines for that, but nothing computed from them. Forward mode and higher derivatives are those of `stencil`.
+    (`stencil.formulation`), and keeps the fields and the ghost lines for that, but nothing computed from them. Forward
+    mode and higher derivatives are those of `stencil`.
 
     A stencil that stores values on its way (`stencil.materialise`) is left to jax. Computed again, they would be
     rounded in another way, and weights of smoothness turn a rounding of nearly uniform values into a thousandth of a

@@ -355,9 +355,7 @@ def integrate(
     ).state
 
 
-def _planned(
-    model: Model, integrator, params, checkpoint: Checkpoint, frames: int, schedule: Schedule, carry
-) -> Plan:
+def _planned(model: Model, integrator, params, checkpoint: Checkpoint, frames: int, schedule: Schedule, carry) -> Plan:
     dtype = checkpoint.dtype if isinstance(checkpoint, Binomial) else None
     if dtype is not None and isinstance(model, SelfSteppingModel):
         raise ConfigurationError(

@@ -174,7 +174,7 @@ SIDES = {"periodic": (PeriodicSide(),) * 2, "wall": (NoSlipWall(), NoSlipWall((0
     ],
 )
 def test_a_flow_has_the_same_gradient_by_gathers_and_as_it_stands(sides, scheme):
-    """Of a stage, by the velocity, with its corners, the viscosity and the drag; on a GPU nothing is written in place."""
+    """Of a stage, by the velocity, with its corners, the viscosity and the drag; on a GPU less is written in place."""
     model = Incompressible(Domain(Grid((8, 9))), [SIDES["periodic"], SIDES[sides]], advection=scheme)
     params = FlowParams(jnp.asarray(0.3), jnp.asarray(0.2))
     velocity = tuple(jnp.asarray(np.random.default_rng(k).normal(size=(8, 9))) for k in range(2))

@@ -87,7 +87,7 @@ def require_host_memory() -> None:
 
 
 def device_memory() -> int | None:
-    """Bytes of a device that jax may fill, those in use too, so that the answer stays; None where it is not to be known.
+    """Bytes of a device that jax may fill, those in use too, so that the answer stays; None where nobody can tell.
 
     Devices of several processes may differ, and all have to choose alike, so these do not ask. A CPU does not tell, and
     neither does a device that is not there.
