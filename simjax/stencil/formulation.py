@@ -25,4 +25,4 @@ def gathers_in_reverse() -> bool:
     GPU it takes them into the kernel that adds them up, and what a gather is surrounded by would be kernels of their
     own (counts in `docs/performance.md`).
     """
-    return platform() != "gpu"
+    return platform() in ("cpu", "tpu")
