@@ -66,6 +66,30 @@ MUTATIONS = [
         "; return State(0.5 * a + 0.25 * b)",
         "tests/inspect/test_program_costs.py::test_a_step_of_a_scalar_costs_what_it_did",
     ),
+    # gradients on a GPU
+    Mutation(
+        "all steps are stored in more than half of a device", "stepping/checkpointing/plan.py", "AUTO_SHARE = 0.5",
+        "AUTO_SHARE = 0.50001",
+        "tests/stepping/test_checkpoint_plans.py::test_auto_stores_all_steps_where_the_device_has_room",
+    ),
+    Mutation(
+        "each member has all of a device", "stepping/simulate.py", "memory //= members_of((params, *carry))", "pass",
+        "tests/stepping/test_checkpoint_plans.py::test_auto_asks_the_device_for_its_memory_and_counts_members",
+    ),
+    Mutation(
+        "a GPU gathers in reverse as a CPU does", "stencil/formulation.py", 'return platform() in ("cpu", "tpu")',
+        "return True",
+        "tests/stencil/test_formulation.py::test_a_flow_has_the_same_gradient_by_gathers_and_as_it_stands",
+    ),
+    Mutation(
+        "the last lines' cotangents are added to the first", "stencil/padding.py",
+        "(beyond, 0, 0) if last else (0, beyond, 0)", "(0, beyond, 0)",
+        "tests/stencil/test_formulation.py::test_a_flow_has_the_same_gradient_by_gathers_and_as_it_stands",
+    ),
+    Mutation(
+        "large arrays of nothing are not tied to a loop", "jaxpr/invariants.py", "tied.add(path)", "pass",
+        "tests/jaxpr/test_invariants.py::test_large_arrays_of_nothing_stay_in_a_loop_that_is_differentiated",
+    ),
     # statistics in time and conditions
     Mutation(
         "the last state's step is not the weight of the next", "stepping/watching.py",

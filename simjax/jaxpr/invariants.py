@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import Array, lax
 from jax.extend.core import ClosedJaxpr, JaxprEqn
 
 from simjax.jaxpr.replay import computed, replayed
@@ -27,12 +28,17 @@ def formed_before(body: Callable, carry) -> Callable:
     """
     leaves, tree = jax.tree.flatten(carry)
     closed = jax.make_jaxpr(lambda *leaves: jax.tree.leaves(body(jax.tree.unflatten(tree, leaves))))(*leaves)
-    most, found = max(leaf.size for leaf in leaves) // SMALL, {}
+    largest, found, tied = max(leaf.size for leaf in leaves), {}, set[Path]()
+    most = largest // SMALL
 
     def formed(equation: JaxprEqn, inputs: list, path: Path) -> list:
         varies = [VARIES] * len(equation.outvars)
         large = any(getattr(v.aval, "size", 0) > most for v in equation.outvars)
-        if any(x is VARIES for x in inputs) or equation.effects or large:
+        if any(x is VARIES for x in inputs) or equation.effects:
+            return varies
+        if large:
+            if any(getattr(v.aval, "size", 0) > largest for v in equation.outvars):
+                tied.add(path)
             return varies
         outputs = computed(equation, inputs)
         if any(jnp.ndim(x) for x in outputs):
@@ -40,7 +46,7 @@ def formed_before(body: Callable, carry) -> Callable:
         return outputs
 
     _replayed(closed, formed, ())([VARIES] * len(leaves))
-    if not found:
+    if not found and not tied:
         return body
 
     def seen(equation: JaxprEqn, inputs: list, path: Path) -> list:
@@ -49,8 +55,24 @@ def formed_before(body: Callable, carry) -> Callable:
         with jax.named_scope(str(equation.source_info.name_stack)):
             return computed(equation, inputs)
 
-    run = _replayed(closed, seen, ())
-    return lambda carry: jax.tree.unflatten(tree, run(jax.tree.leaves(carry)))
+    def run(carry):
+        leaves = jax.tree.leaves(carry)
+
+        def with_tied(equation: JaxprEqn, inputs: list, path: Path) -> list:
+            if path not in tied:
+                return seen(equation, inputs, path)
+            if inputs:
+                return seen(equation, [_tied(jnp.asarray(x), leaves) for x in inputs], path)
+            return [x + _tied(jnp.zeros((), x.dtype), leaves) for x in seen(equation, inputs, path)]
+
+        return jax.tree.unflatten(tree, _replayed(closed, with_tied, ())(leaves))
+
+    return run
+
+
+def _tied(x: Array, leaves: list[Array]) -> Array:
+    """`x`, which no compiler knows not to depend on the smallest of these arrays."""
+    return lax.optimization_barrier((x, min(leaves, key=jnp.size)))[0]
 
 
 def _replayed(

@@ -59,7 +59,8 @@ def listed_at_once(cells: Cells, found: Array, own: Array, length: int) -> tuple
     within = lax.population_count(found[:, :, None] & jnp.asarray(bits - 1)[None, None]).astype(jnp.int32)
     row = (through - each)[:, :, None] + within
     row = jnp.where(found[:, :, None] & jnp.asarray(bits)[None, None] != 0, row, length)
-    column = jnp.broadcast_to(jnp.arange(count, dtype=jnp.int32)[:, None, None], row.shape)
+    # With a zero that depends on the list: jax would form these before a loop that is differentiated, and keep them.
+    column = jnp.arange(count, dtype=jnp.int32)[:, None, None] + 0 * row
     around, _ = _words(cells)
     there = (own - own % cells.capacity)[:, None, None] + jnp.asarray(around)[None]
     # Rows beyond the last are dropped. Two numbers tell the place: their product may be more than an int32 holds.

@@ -131,6 +131,37 @@ def summed_from_memory(function: Callable, *arguments):
     return jax.tree.unflatten(jax.tree.structure(shapes), replayed(closed, result)(*jax.tree.leaves(arguments)))
 
 
+@dataclass(frozen=True)
+class _Sum:
+    """The sum over all entries of an array, which is not formed yet."""
+
+    of: Array
+
+    def formed(self) -> Array:
+        return jnp.sum(self.of)
+
+
+def summed_together(function: Callable, *arguments):
+    """`function(*arguments)`, where sums over whole arrays that are added up are one sum: on a GPU each is a kernel."""
+    closed, shapes = jax.make_jaxpr(function, return_shape=True)(*arguments)
+
+    def result(equation: JaxprEqn, inputs: list) -> list:
+        name, x = equation.primitive.name, inputs[0] if inputs else None
+        if name == "reduce_sum" and isinstance(x, Array) and len(equation.params["axes"]) == x.ndim > 0:
+            return [_Sum(x)]
+        if name in ("add", "add_any") and all(isinstance(x, _Sum) for x in inputs):
+            first, second = (x.of for x in inputs)
+            if first.shape == second.shape:
+                return [_Sum(first + second)]
+        return computed(equation, [formed(x) for x in inputs])
+
+    def formed(x):
+        return x.formed() if isinstance(x, _Sum) else x
+
+    found = replayed(closed, result)(*jax.tree.leaves(arguments))
+    return jax.tree.unflatten(jax.tree.structure(shapes), [formed(x) for x in found])
+
+
 # ---------------------------------------------------------------------- evaluation on parts
 
 

@@ -1,5 +1,6 @@
 """Stencils evaluated on blocks and their ghost lines, with an adjoint that is a stencil too."""
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,9 +13,16 @@ from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, jaxpr_as_fun, jaxprs_in_params
 
 from simjax.jaxpr.linear_map import linear_map
-from simjax.stencil.adjoint import NotAStencil, gathering, summed_from_memory, surrounded_by_zeros
+from simjax.stencil.adjoint import (
+    NotAStencil,
+    gathering,
+    summed_from_memory,
+    summed_together,
+    surrounded_by_zeros,
+)
 from simjax.stencil.adjoint_parts import blocks_read, gathered_in_parts
 from simjax.stencil.boxes import of_boxes, reaches_of
+from simjax.stencil.formulation import gathers_in_reverse
 from simjax.stencil.interior_and_rim import stitch_interior_and_rim
 from simjax.stencil.kernels.operands import Unpadded
 from simjax.stencil.kernels.primitive import lowered
@@ -25,6 +33,7 @@ from simjax.stencil.padding import (
     assembled,
     assembled_within,
     disassembled,
+    joined,
     padded,
     reach_of,
 )
@@ -83,8 +92,9 @@ def trace_stencil(function: Callable, fields: Leaves, width: int, ndim: int) -> 
 def evaluate(stencil: Stencil, fields: Leaves, ghosts: list[list[Sides]], overlap: bool, implementation: str):
     """The stencil of the fields with their ghost lines around them.
 
-    Reverse mode transposes it to a gather from neighbours (`stencil.adjoint`), and keeps the fields and the ghost
-    lines for that, but nothing computed from them. Forward mode and higher derivatives are those of `stencil`.
+    Reverse mode transposes it to a gather from neighbours (`stencil.adjoint`), or as it stands where that is faster
+    (`stencil.formulation`), and keeps the fields and the ghost lines for that, but nothing computed from them. Forward
+    mode and higher derivatives are those of `stencil`.
 
     A stencil that stores values on its way (`stencil.materialise`) is left to jax. Computed again, they would be
     rounded in another way, and weights of smoothness turn a rounding of nearly uniform values into a thousandth of a
@@ -108,7 +118,8 @@ def evaluate(stencil: Stencil, fields: Leaves, ghosts: list[list[Sides]], overla
         together = functools.partial(padded, for_many=stencil.stores)
         return results.unflatten(computed(seen, fields, ghosts, together))
     # Traced now: what it closes over may be gone when derivatives are taken.
-    pull_back = _pulling_back(stencil, (fields, ghosts), fused)
+    gathers = fused is not None or gathers_in_reverse()
+    pull_back = _pulling_back(stencil, (fields, ghosts), fused) if gathers else None
 
     @jax.custom_jvp
     def evaluated(seen: Leaves, fields: Leaves, ghosts: list[list[Sides]]) -> Leaves:
@@ -183,8 +194,11 @@ def _pulling_back(stencil: Stencil, parts, fused: Callable | None) -> Callable:
     return pull_back
 
 
-def _slopes(stencil: Stencil, pull_back: Callable, primals, tangents) -> Leaves:
-    """Derivative in the direction `tangents`, as a linear map that gathers when it is transposed."""
+def _slopes(stencil: Stencil, pull_back: Callable | None, primals, tangents) -> Leaves:
+    """Derivative in the direction `tangents`, as a linear map that gathers when it is transposed.
+
+    pull_back: the gather; None: it is transposed as it stands.
+    """
     seen, fields, ghosts = primals
     flows = [jnp.issubdtype(x.dtype, jnp.inexact) for x in seen]
     flowing, slopes = ([x for x, flow in zip(xs, flows, strict=True) if flow] for xs in (seen, tangents[0]))
@@ -199,14 +213,16 @@ def _slopes(stencil: Stencil, pull_back: Callable, primals, tangents) -> Leaves:
         return jax.jvp(functools.partial(of, stencil.of_boxes), point, (slopes, stencil.boxes(inner, lines)))[1]
 
     def transpose(cotangents):
-        boxes = stencil.boxes(fields, ghosts)
+        together, summed = (joined, summed_together) if pull_back is None else (assembled, summed_from_memory)
+        boxes = together(fields, ghosts, stencil.width, stencil.reaches)
         pull = jax.vjp(lambda flowing: of(stencil.of_boxes, flowing, boxes), flowing)[1]
-        pulled = summed_from_memory(lambda cotangents: pull(cotangents)[0], cotangents)
-        try:
-            return pulled, *pull_back(lambda value, blocks: of(value, flowing, blocks), fields, ghosts, cotangents)
-        except NotAStencil:
-            gathered = jax.vjp(lambda boxes: of(stencil.of_boxes, flowing, boxes), boxes)[1](cotangents)[0]
-        return pulled, *disassembled(gathered, stencil.ndim, stencil.width, stencil.reaches)
+        pulled = summed(lambda cotangents: pull(cotangents)[0], cotangents)
+        if pull_back is not None:
+            with contextlib.suppress(NotAStencil):
+                read = pull_back(lambda value, blocks: of(value, flowing, blocks), fields, ghosts, cotangents)
+                return pulled, *read
+        read = jax.vjp(lambda boxes: of(stencil.of_boxes, flowing, boxes), boxes)[1](cotangents)[0]
+        return pulled, *disassembled(read, stencil.ndim, stencil.width, stencil.reaches)
 
     return linear_map(forward, transpose, (slopes, *tangents[1:]))
 

@@ -16,3 +16,13 @@ def stores_values() -> bool:
     did not come to an end of it in minutes. Counts for an H100 are in `docs/performance.md`.
     """
     return platform() != "gpu"
+
+
+def gathers_in_reverse() -> bool:
+    """Tell whether a stencil is transposed to one that gathers from its neighbours (`stencil.adjoint`).
+
+    Transposed as it stands, it is a sum of arrays that are padded with zeros. XLA on a CPU stores each of them. On a
+    GPU it takes them into the kernel that adds them up, and what a gather is surrounded by would be kernels of their
+    own (counts in `docs/performance.md`).
+    """
+    return platform() in ("cpu", "tpu")

@@ -9,7 +9,7 @@ from jax import Array, lax
 from simjax.grid import LOWER, UPPER
 from simjax.jaxpr.linear_map import fixed_linear_map
 from simjax.jaxpr.parts import part
-from simjax.stencil.formulation import stores_values
+from simjax.stencil.formulation import gathers_in_reverse, stores_values
 from simjax.stencil.materialise import formed_once, held
 
 Sides = tuple[Array, Array]
@@ -39,9 +39,9 @@ class Edges:
         return fields, edges
 
     def transpose(self, cotangents) -> list[Array]:
-        # In place, line by line: transposed one by one, each would become an array of the block's size.
         fields, edges = cotangents
-        return [_with_ends_added(u, pieces, self.axes, self.ndim) for u, pieces in zip(fields, edges, strict=True)]
+        add = _with_ends_added if gathers_in_reverse() else _with_ends_padded
+        return [add(u, pieces, self.axes, self.ndim) for u, pieces in zip(fields, edges, strict=True)]
 
 
 def with_edges(
@@ -58,6 +58,7 @@ def _ends(u: Array, axis: int, width: int) -> Sides:
 
 
 def _with_ends_added(u: Array, pieces: list[Sides], axes: Sequence[int], ndim: int) -> Array:
+    """In place, line by line: XLA on a CPU would store a padded line as an array of the block's size."""
     for axis, sides in zip(axes, pieces, strict=True):
         for side, line in enumerate(sides):
             start = [0] * u.ndim
@@ -66,6 +67,17 @@ def _with_ends_added(u: Array, pieces: list[Sides], axes: Sequence[int], ndim: i
             there = lax.dynamic_slice(u, start, line.shape)
             u = lax.dynamic_update_slice(u, formed_once(there + line), start)
     return formed_once(u)
+
+
+def _with_ends_padded(u: Array, pieces: list[Sides], axes: Sequence[int], ndim: int) -> Array:
+    """All in one kernel of a GPU, where in place each line would be one."""
+    for axis, (lower, upper) in zip(axes, pieces, strict=True):
+        for line, last in ((lower, False), (upper, True)):
+            beyond = u.shape[axis - ndim] - line.shape[axis - ndim]
+            room = [(0, 0, 0)] * u.ndim
+            room[axis - ndim] = (beyond, 0, 0) if last else (0, beyond, 0)
+            u = u + lax.pad(line, jnp.zeros((), u.dtype), room)
+    return u
 
 
 def lines(edge: Array, ghosts: list[Sides], axis: int, ndim: int, begin: int, end: int) -> Array:
@@ -164,6 +176,23 @@ def assembled(
     """
     reaches = reaches or [reach_of(width, len(ghosts[0]))] * len(fields)
     return [_assembled(*pieces, width) for pieces in zip(fields, ghosts, reaches, strict=True)]
+
+
+def joined(
+    fields: list[Array], ghosts: list[list[Sides]], width: int, reaches: Sequence[Reach] | None = None
+) -> list[Array]:
+    """The blocks of `assembled` as concatenations along every axis.
+
+    Of a stencil's transpose with its sums, XLA on a GPU takes in these; what is written into place it stores before.
+    """
+    reaches = reaches or [reach_of(width, len(ghosts[0]))] * len(fields)
+    blocks = []
+    for u, around, reach in zip(fields, ghosts, reaches, strict=True):
+        for axis in range(len(reach)):
+            ends = _wanted(around, reach, axis, LOWER, width), _wanted(around, reach, axis, UPPER, width)
+            u = _between(u, ends, u.ndim - len(reach) + axis)
+        blocks.append(u)
+    return blocks
 
 
 def _assembled(u: Array, around: list[Sides], reach: Reach, width: int) -> Array:

@@ -21,7 +21,7 @@ from simjax.status import (
     spoiled,
 )
 from simjax.stepping.checkpointing.binomial_scan import binomial_scan, stored_type
-from simjax.stepping.checkpointing.host_memory import require_host_memory
+from simjax.stepping.checkpointing.host_memory import device_memory, members_of, require_host_memory
 from simjax.stepping.checkpointing.loops import repeat
 from simjax.stepping.checkpointing.plan import Binomial, Checkpoint, Plan, Policy, plan
 from simjax.stepping.checkpointing.reversible_scan import reversed_scan
@@ -249,8 +249,9 @@ def simulate(
         schedule: frames and steps.
         clock: where to go on from; by default the start.
         observe: `observe(t, state, params)` -> any tree of arrays; by default nothing is recorded.
-        checkpoint: what reverse mode keeps. "auto": "every_stage" or "every_step" if that takes at most 2 GiB on a
-            device, for each member, else "two_level"; "every_step": each step's beginning, from which it is computed
+        checkpoint: what reverse mode keeps. "auto": "every_stage" or "every_step" if that takes at most half of an
+            accelerator's memory, with all members, or 2 GiB for each member on a CPU and where several processes would
+            have to agree, else "two_level"; "every_step": each step's beginning, from which it is computed
             again; "every_stage": its stages too, without the linear solves and transforms that made them; "two_level":
             about the square root of the steps in a frame, and one state per frame; "none": every value;
             `Binomial(states)`: so many states, for the fewest steps computed again; `Budget(bytes)`: the cheapest of
@@ -286,7 +287,7 @@ def simulate(
     params, state = jax.tree.map(as_of_jax, (params, state))
     start = Clock.zero(real_dtype(state)) if clock is None else clock
     given, params = params, vary_like(params, state)  # what is observed is made of those that all devices share
-    chosen = _planned(model, integrator, checkpoint, frames, schedule, (state, start))
+    chosen = _planned(model, integrator, params, checkpoint, frames, schedule, (state, start))
 
     def look(carry):
         state, clock = carry
@@ -359,7 +360,7 @@ def integrate(
     ).state
 
 
-def _planned(model: Model, integrator, checkpoint: Checkpoint, frames: int, schedule: Schedule, carry) -> Plan:
+def _planned(model: Model, integrator, params, checkpoint: Checkpoint, frames: int, schedule: Schedule, carry) -> Plan:
     dtype = checkpoint.dtype if isinstance(checkpoint, Binomial) else None
     if dtype is not None and isinstance(model, SelfSteppingModel):
         raise ConfigurationError(
@@ -372,7 +373,10 @@ def _planned(model: Model, integrator, checkpoint: Checkpoint, frames: int, sche
     # Shapes are those of this device's blocks.
     size = sum(leaf.size * stored_type(leaf, dtype).itemsize for leaf in jax.tree.leaves(carry))
     stages = 1 if integrator is None or isinstance(model, SelfSteppingModel) else integrator.kept_stages(model)
-    found = plan(checkpoint, frames=frames, steps=schedule.steps, state_bytes=size, stages=stages)
+    memory = device_memory() if checkpoint == "auto" else None
+    if memory is not None:
+        memory //= members_of((params, *carry))
+    found = plan(checkpoint, frames=frames, steps=schedule.steps, state_bytes=size, stages=stages, memory=memory)
     if found.host:
         require_host_memory()
     return found

@@ -98,3 +98,60 @@ def test_a_loop_over_steps_of_a_flow_starts_few_kernels(overrides, turns, kernel
     assert found == turns and count <= kernels
     # With jax 0.10 a condition copies what it passes on.
     assert copies == 0 or not by_length
+
+
+GRADIENT = """
+import sys
+import jax
+import jax.numpy as jnp
+import numpy as np
+from gpu_programs import kernels
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+import simjax as sj
+from simjax.core.domain import Domain
+from simjax.grid import Grid
+from simjax.inspect.compiled import devices_of
+from simjax.inspect.hlo import parse
+from simjax.inspect.target import Target
+from simjax.jaxpr.platform import tracing_for
+
+device = devices_of(Target.read("h100:1"))[0]
+there = NamedSharding(Mesh(np.asarray([device]), ("x",)), P())
+field = jax.ShapeDtypeStruct((1024, 1024), "float32", sharding=there)
+number = jax.ShapeDtypeStruct((), "float32", sharding=there)
+force = lambda t, x, params: jnp.sin(4 * x[1])
+box = Domain(Grid((1024, 1024), (0.0, 0.0), (2 * np.pi, 2 * np.pi)))
+model = sj.Incompressible(box, [(sj.PeriodicSide(), sj.PeriodicSide())] * 2, [force, None])
+
+
+def energy(velocity, viscosity, checkpoint):
+    params = model.Params(viscosity, jnp.float32(0.1))
+    end = sj.integrate(
+        model, sj.INTEGRATORS["midpoint"], params, model.State(velocity), dt=jnp.float32(1e-3), steps=20,
+        checkpoint=checkpoint, on_fault="keep",
+    )
+    return sum(jnp.mean(u * u) for u in end.velocity)
+
+
+def launches(function):
+    with tracing_for(device.platform):
+        lowered = jax.jit(function).lower((field, field), number)
+    program = parse(lowered.compile().as_text())
+    loops = [line for line in program[program.entry].instructions if line.op == "while"]
+    assert [program.trip_count(loop) for loop in loops] == [20] * len(loops)
+    bodies = [program[loop.called(part)] for loop in loops for part in ("body", "condition")]
+    # The end of what runs beside others is no kernel.
+    return sum(not line.op.endswith("-done") for each in bodies for line in kernels(each))
+
+
+print(
+    launches(lambda *given: energy(*given, "none")),
+    launches(jax.value_and_grad(lambda *given: energy(*given, "every_stage"), (0, 1))),
+)
+"""
+
+
+def test_value_and_gradient_of_a_flow_start_three_times_the_kernels_of_a_step():
+    step, both = map(int, printed(GRADIENT)[-1].split())
+    # 14 and 41 with jax 0.12; 14 and 67 by gathers with their edges.
+    assert both <= 3.2 * step, (step, both)

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 
 import simjax as sj
 from simjax.jaxpr.invariants import SMALL, formed_before
@@ -46,6 +47,29 @@ def test_a_program_called_twice_keeps_both_results():
 
     x = jnp.ones((CELLS, CELLS))
     np.testing.assert_array_equal(formed_before(twice, x)(x), twice(x))
+
+
+def test_large_arrays_of_nothing_stay_in_a_loop_that_is_differentiated():
+    """A table of 16 times the carry, of a number and of an axis that counts its entries, of which the sum is used."""
+
+    def step(x):
+        table = jnp.broadcast_to(jnp.arange(4.0 * CELLS), (4, 4 * CELLS)) + jnp.broadcast_to(x.dtype.type(2), (4, 1))
+        return x * jnp.sum(jnp.sin(table * x[0]))
+
+    def end(body, x):
+        return jnp.sum(lax.scan(lambda x, _: (body(x), None), x, None, length=3)[0])
+
+    def formed_outside(body):
+        """The largest array that is formed outside the loops of a derivative."""
+        closed = jax.make_jaxpr(jax.grad(lambda x: end(body, x)))(x)
+        return max(v.aval.size for e in closed.eqns if e.primitive.name != "scan" for v in e.outvars)
+
+    x = jnp.linspace(0.1, 0.2, CELLS)
+    tied = formed_before(step, x)
+    # The axis itself is made of nothing at all.
+    assert formed_outside(step) == 16 * CELLS and formed_outside(tied) == 4 * CELLS
+    for a, b in zip(*(jax.value_and_grad(lambda x, f=f: end(f, x))(x) for f in (tied, step)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-14)  # the same operations
 
 
 @pytest.mark.parametrize("schedule", [sj.Schedule(0.02, dt=0.01), sj.Schedule(0.02, courant=0.5, max_steps=9)])

@@ -18,10 +18,13 @@ import simjax as sj
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.integrators.table import INTEGRATORS
+from simjax.jaxpr.platform import tracing_for
 from simjax.parallel import decompose, distribute, make_mesh
 from simjax.stepping.checkpointing.binomial_order import fewest_advances, reach, replay
 from simjax.stepping.checkpointing.binomial_scan import binomial_scan
+from simjax.stepping.checkpointing.host_memory import device_memory, members_of
 from simjax.stepping.checkpointing.plan import Binomial, Budget, plan
+from simjax.stepping.clock import Clock
 from simjax.stepping.simulate import Schedule, simulate
 
 # ---------------------------------------------------------------------- the order of replays
@@ -255,6 +258,76 @@ def test_a_budget_takes_the_cheapest_plan_that_fits(states, policy, caplog):
         found = plan(Budget(100 * states + 99), frames=1, steps=1000, state_bytes=100, stages=3)
     assert found.policy == policy and found.bytes <= 100 * states + 99
     assert str(found) in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("memory", "policy"),
+    [
+        # Half of it is for what is stored: 1000 states of 100 bytes, or 3000.
+        (600_000, "every_stage"), (599_999, "every_step"), (200_000, "every_step"), (199_999, "two_level"),
+        (None, "every_stage"),
+    ],
+)  # fmt: skip
+def test_auto_stores_all_steps_where_the_device_has_room(memory, policy, caplog):
+    with caplog.at_level("INFO", "simjax"):
+        found = plan("auto", frames=1, steps=1000, state_bytes=100, stages=3, memory=memory)
+    assert found.policy == policy
+    assert (str(found) in caplog.text) == (memory is not None)
+
+
+def test_auto_without_a_device_that_tells_stores_two_gibibytes():
+    bound = 2**31 // 1000
+    assert plan("auto", frames=1, steps=1000, state_bytes=bound).policy == "every_step"
+    assert plan("auto", frames=1, steps=1000, state_bytes=bound + 1).policy == "two_level"
+
+
+@pytest.mark.parametrize(("members", "policy"), [(1, "every_step"), (3, "two_level")])
+def test_auto_asks_the_device_for_its_memory_and_counts_members(members, policy, monkeypatch, caplog):
+    """Room for the steps of two members."""
+    clock = sum(leaf.nbytes for leaf in jax.tree.leaves(Clock.zero(jnp.float64)))
+    room = 2 * 2 * 20 * (4 * 8 + clock)
+    monkeypatch.setattr("simjax.stepping.simulate.device_memory", lambda: room)
+
+    def total(k, u):
+        return jnp.sum(simulate(Decay(), INTEGRATORS["euler"], k, u, Schedule(1.0, dt=0.05), frames=1).state)
+
+    k, u = jnp.linspace(0.5, 0.8, members), jnp.ones(4)
+    with caplog.at_level("INFO", "simjax"):
+        jax.jit(jax.vmap(jax.grad(total), in_axes=(0, None)), compiler_options=QUICK)(k, u)
+    assert f": {policy}:" in caplog.text
+
+
+def test_members_are_counted_through_maps_and_derivatives():
+    found = []
+
+    def seen(u, k):
+        found.append(members_of({"u": u, "k": k}))
+        return jnp.sum(u) * k
+
+    mapped = jax.vmap(jax.vmap(jax.grad(seen), in_axes=(0, None)), in_axes=(None, 0))
+    jax.jit(mapped)(jnp.ones((3, 2)), jnp.ones(5))
+    jax.grad(lambda k: jnp.sum(jax.vmap(seen, in_axes=(None, 0))(jnp.ones(2), k)))(jnp.ones(7))
+    seen(jnp.ones(2), 1.0)
+    assert found == [15, 7, 1]
+
+
+@pytest.mark.parametrize(
+    ("backend", "processes", "limit", "expected"),
+    [("gpu", 1, 7, 7), ("gpu", 2, 7, None), ("gpu", 1, None, None), ("cpu", 1, 7, None)],
+)
+def test_memory_is_that_of_a_device_that_is_there(backend, processes, limit, expected, monkeypatch):
+    class Device:
+        def memory_stats(self):
+            return None if limit is None else {"bytes_limit": limit, "bytes_in_use": 3}
+
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    monkeypatch.setattr(jax, "local_devices", lambda: [Device()])
+    monkeypatch.setattr(jax, "process_count", lambda: processes)
+    assert device_memory() == expected
+    # Compiled for a card on a machine without one.
+    monkeypatch.setattr(jax, "default_backend", lambda: "cpu")
+    with tracing_for("gpu"):
+        assert device_memory() is None
 
 
 @pytest.mark.parametrize(

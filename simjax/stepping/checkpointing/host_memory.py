@@ -1,6 +1,7 @@
-"""Host memory for what reverse mode stores. The one home for what backends and jax versions say of memories."""
+"""Memories for what reverse mode stores. The one home for what backends and jax versions say of them."""
 
 import functools
+import math
 from collections.abc import Callable
 
 import jax
@@ -9,7 +10,7 @@ from jax import Array, lax
 from jax.custom_batching import custom_vmap
 
 from simjax.errors import ConfigurationError
-from simjax.jaxpr.platform import platform
+from simjax.jaxpr.platform import kind, platform
 from simjax.jaxpr.varying import match_varying
 
 Space = jax.memory.Space
@@ -83,3 +84,37 @@ def require_host_memory() -> None:
             f"checkpoint: host=True needs memory of the kind pinned_host, {target} has {', '.join(kinds)}; leave out "
             "host=True."
         )
+
+
+def device_memory() -> int | None:
+    """Bytes of a device that jax may fill, those in use too, so that the answer stays; None where nobody can tell.
+
+    Devices of several processes may differ, and all have to choose alike, so these do not ask. A CPU does not tell, and
+    neither does a device that is not there.
+    """
+    target = platform()
+    if target == "cpu" or target != kind(jax.default_backend()) or jax.process_count() > 1:
+        return None
+    return (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
+
+
+def members_of(tree) -> int:
+    """The number of members over which a function of these arrays is mapped by `vmap`, as far as that is known here.
+
+    It is not where the function is in a `jit` that is mapped as a whole.
+    """
+    found = [1]
+
+    # Numbers without derivatives, which no program keeps.
+    def probe(*flags: Array) -> tuple[Array, ...]:
+        same = custom_vmap(lambda *flags: flags)
+
+        @same.def_vmap
+        def of_members(size, mapped, *flags):
+            found.append(size)
+            return probe(*flags), tuple(mapped)
+
+        return same(*flags)
+
+    probe(*(jnp.ravel(leaf)[0] != 0 for leaf in jax.tree.leaves(tree) if jnp.size(leaf)))
+    return math.prod(found)

@@ -13,8 +13,11 @@ LOG = logging.getLogger("simjax")
 # Of the transpose of a step, in steps (0.9 to 1.7 by `python -m benchmarks gradients`).
 PULL_BACK = 1.5
 # "auto" keeps every stage, or else every step, as long as that takes no more than this, per device (of each member, in
-# an ensemble).
+# an ensemble), where no device tells how much memory it has.
 AUTO_BYTES = 2**31
+# Of the memory that a device has it keeps no more than this share: the fields, the parameters and what a step takes
+# beside them need room as well, and so does what else the program keeps.
+AUTO_SHARE = 0.5
 
 
 @dataclass(frozen=True)
@@ -114,8 +117,13 @@ class Plan:
         )
 
 
-def plan(checkpoint: Checkpoint, *, frames: int, steps: int, state_bytes: int, stages: int = 1) -> Plan:
-    """The plan that `checkpoint` asks for, for a run of `frames` frames of `steps` steps of so many `stages`."""
+def plan(
+    checkpoint: Checkpoint, *, frames: int, steps: int, state_bytes: int, stages: int = 1, memory: int | None = None
+) -> Plan:
+    """The plan that `checkpoint` asks for, for a run of `frames` frames of `steps` steps of so many `stages`.
+
+    memory: bytes of the device, by which "auto" goes, for each member; None: nobody tells.
+    """
     total = frames * steps
     if isinstance(checkpoint, Binomial):
         between, within = _shares(frames, steps, checkpoint.states)
@@ -127,7 +135,14 @@ def plan(checkpoint: Checkpoint, *, frames: int, steps: int, state_bytes: int, s
     if isinstance(checkpoint, Budget):
         return _cheapest(checkpoint, frames, steps, state_bytes, stages)
     if checkpoint == "auto":
-        checkpoint = _all_kept(total, state_bytes, stages, AUTO_BYTES) or "two_level"
+        most = AUTO_BYTES if memory is None else int(AUTO_SHARE * memory)
+        found = plan(
+            _all_kept(total, state_bytes, stages, most) or "two_level",
+            frames=frames, steps=steps, state_bytes=state_bytes, stages=stages,
+        )  # fmt: skip
+        if memory is not None:
+            LOG.info("checkpoints, of %s: %s", readable_bytes(memory), found)
+        return found
     if checkpoint == "two_level":
         inner = group_size(steps)
         between = frames if frames > 1 else 0
