@@ -33,6 +33,10 @@ class Integrator(eqx.Module):
         """States or tendencies in a step that reverse mode can keep (`jaxpr.stages`), or one: the step's beginning."""
         return 1
 
+    def kept_values(self) -> int | None:
+        """At most so many states hold all that reverse mode needs of a step; None: not known, or many."""
+        return None
+
     def prepare(self, model, params, dt: float | jax.Array | None) -> Any:
         """Form what is the same in every step, once before the loop; `dt` is None where the step varies."""
         return None

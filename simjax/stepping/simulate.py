@@ -124,9 +124,9 @@ def _integrated_steps(
         if not steps:
             return begin
         return _integrated_steps(model, integrator, params, begin, schedule, steps, until, checkpoint)
-    condenses, whole = packing is None and isinstance(model, GridModel), state
-    if condenses:
-        state = model.condensed(state)
+    of_lines, whole = model if packing is None and isinstance(model, GridModel) else None, state
+    if of_lines is not None:
+        state = of_lines.condensed(state)
 
     def by_clock(carry):
         state, clock = carry
@@ -156,8 +156,8 @@ def _integrated_steps(
         state, *time = repeat(step, carry, steps, checkpoint or "none", in_pairs=in_pairs)
     else:
         state, *time = _packed_steps(model, packing, params, carry, step, steps)
-    if condenses:
-        state = model.expanded(state, whole)
+    if of_lines is not None:
+        state = of_lines.expanded(state, whole)
     if not counted:
         return state, clock_of(*time) if together else time[0]
     after = ticked_fixed(clock, schedule, jnp.full_like(clock.step, steps))
@@ -249,11 +249,11 @@ def simulate(
         schedule: frames and steps.
         clock: where to go on from; by default the start.
         observe: `observe(t, state, params)` -> any tree of arrays; by default nothing is recorded.
-        checkpoint: what reverse mode keeps. "auto": "every_stage" or "every_step" if that takes at most half of an
-            accelerator's memory, with all members, or 2 GiB for each member on a CPU and where several processes would
-            have to agree, else "two_level"; "every_step": each step's beginning, from which it is computed
-            again; "every_stage": its stages too, without the linear solves and transforms that made them; "two_level":
-            about the square root of the steps in a frame, and one state per frame; "none": every value;
+        checkpoint: what reverse mode keeps. "auto": "none" of a leapfrog, else "every_stage" or "every_step", if that
+            takes at most half of an accelerator's memory, with all members, or 2 GiB for each member on a CPU and where
+            several processes would have to agree; else "two_level"; "every_step": each step's beginning, from which it
+            is computed again; "every_stage": its stages too, without the linear solves and transforms that made them;
+            "two_level": about the square root of the steps in a frame, and one state per frame; "none": every value;
             `Binomial(states)`: so many states, for the fewest steps computed again; `Budget(bytes)`: the cheapest of
             these that fits, logged; "reverse": the first state and the last, between which leapfrog goes back step by
             step, with steps of fixed length in models that lose nothing; rounding grows on both ways. `Binomial`,
@@ -367,16 +367,19 @@ def _planned(model: Model, integrator, params, checkpoint: Checkpoint, frames: i
             f"checkpoint={checkpoint}: expected a model of fields, as places of particles need all their digits; leave "
             "out dtype."
         )
-    if isinstance(model, GridModel):
-        state, clock = carry
-        carry = jax.eval_shape(model.condensed, state), clock
+    state, clock = carry
+    kept = jax.eval_shape(model.condensed, state) if isinstance(model, GridModel) else state
     # Shapes are those of this device's blocks.
-    size = sum(leaf.size * stored_type(leaf, dtype).itemsize for leaf in jax.tree.leaves(carry))
-    stages = 1 if integrator is None or isinstance(model, SelfSteppingModel) else integrator.kept_stages(model)
+    size = sum(leaf.size * stored_type(leaf, dtype).itemsize for leaf in jax.tree.leaves((kept, clock)))
+    stages, values = 1, None
+    if integrator is not None and not isinstance(model, SelfSteppingModel):
+        stages, values = integrator.kept_stages(model), integrator.kept_values()
     memory = device_memory() if checkpoint == "auto" else None
     if memory is not None:
         memory //= members_of((params, *carry))
-    found = plan(checkpoint, frames=frames, steps=schedule.steps, state_bytes=size, stages=stages, memory=memory)
+    found = plan(
+        checkpoint, frames=frames, steps=schedule.steps, state_bytes=size, stages=stages, values=values, memory=memory
+    )
     if found.host:
         require_host_memory()
     return found

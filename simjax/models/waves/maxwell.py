@@ -357,13 +357,13 @@ class Maxwell(LightMedium, SplitModel, LightEnergy):
         for k, (u, curl, terms) in enumerate(zip(state.electric, curls, slopes, strict=True)):
 
             def factor_of(layer: Layer, k=k):
-                return layer.face, _factor(dt, layer.impermittivity[k], layer.decay and layer.decay[k])
+                return layer.face, _factor(dt, k, layer)
 
             kept = 1.0
             if prepared.decay is not None:
                 lost = 0.5 * dt * prepared.decay[k]
                 kept = (1 - lost) / (1 + lost)
-            factor = _factor(dt, prepared.impermittivity[k], prepared.decay and prepared.decay[k])
+            factor = _factor(dt, k, prepared)
             u = kept * u + factor * sum(terms[1:], terms[0])
             u, memories = self._absorb(u, curl, lines[k], state.electric_memory[k], prepared.layers, factor_of, dt)
             electric.append(u)
@@ -535,7 +535,7 @@ def _is_spec(node) -> bool:
     return isinstance(node, PartitionSpec)
 
 
-def _factor(dt, impermittivity: Array, decay: Array | None) -> Array:
-    """What a drift multiplies the curl of H by."""
-    factor = dt * impermittivity
-    return factor if decay is None else factor / (1 + 0.5 * dt * decay)
+def _factor(dt, component: int, medium: Prepared | Layer) -> Array:
+    """What a drift multiplies a component of the curl of H by."""
+    factor = dt * medium.impermittivity[component]
+    return factor if medium.decay is None else factor / (1 + 0.5 * dt * medium.decay[component])

@@ -125,10 +125,16 @@ class Lines:
 
 
 @dataclass(frozen=True)
-class Adding(Lines):
-    """The transpose of `Lines` as a map of its own."""
+class Adding:
+    """Adding to lines of a field: the transpose of reading them, as a map of its own."""
 
-    forward, transpose = Lines.transpose, Lines.forward
+    lines: Lines
+
+    def forward(self, both: tuple[Array, Array], /) -> Array:
+        return self.lines.transpose(both)
+
+    def transpose(self, u: Array, /) -> tuple[Array, Array]:
+        return self.lines.forward(u)
 
 
 class AbsorbingLayer(eqx.Module):
@@ -231,14 +237,14 @@ class AbsorbingLayer(eqx.Module):
 
     def read(self, u: Array, axis: int) -> tuple[Array, Array]:
         """A field, which goes on from here, and its `lines`."""
-        return fixed_linear_map(Lines(*self._places(axis)), u)
+        return fixed_linear_map(self._places(axis), u)
 
     def added(self, u: Array, lines: Array, axis: int) -> Array:
         """A field with more on the lines of layers along an axis."""
-        return fixed_linear_map(Adding(*self._places(axis)), (u, lines))
+        return fixed_linear_map(Adding(self._places(axis)), (u, lines))
 
-    def _places(self, axis: int) -> tuple[int, tuple[tuple[int, int], ...]]:
-        return axis - self.domain.grid.ndim, self.slabs(axis)
+    def _places(self, axis: int) -> Lines:
+        return Lines(axis - self.domain.grid.ndim, self.slabs(axis))
 
     def condensed(self, memory: Array, axis: int) -> Array:
         """A memory on the lines of layers alone."""

@@ -122,9 +122,14 @@ def _method(name: str) -> Callable:
     return lambda equation, *inputs: getattr(inputs[0], name)(*inputs[1:])
 
 
+def _out(equation: JaxprEqn) -> Any:
+    """Shape and type of the result of an operation."""
+    return equation.outvars[0].aval
+
+
 def _divided(equation: JaxprEqn, x: Fragment, y: Fragment) -> Fragment:
     """Jax's quotient of integers is rounded towards zero."""
-    return x / y if jnp.issubdtype(equation.outvars[0].aval.dtype, np.floating) else x.trunc_div(y)
+    return x / y if jnp.issubdtype(_out(equation).dtype, np.floating) else x.trunc_div(y)
 
 
 def _power(equation: JaxprEqn, x: Fragment) -> Fragment:
@@ -145,14 +150,15 @@ def _rounded(equation: JaxprEqn, x: Fragment) -> Fragment:
 
 def _converted(equation: JaxprEqn, x: Fragment) -> Fragment:
     dtype = np.dtype(equation.params["new_dtype"])
-    if equation.invars[0].aval.dtype == bool:
-        one, zero = (_fragment(n, equation.outvars[0].aval) for n in (1, 0))
+    given: Any = equation.invars[0].aval
+    if given.dtype == bool:
+        one, zero = (_fragment(n, _out(equation)) for n in (1, 0))
         return x.select(*(_spread(n, x.shape) for n in (one, zero)))
     return x.astype(_registers().utils.dtype_to_ir_type(dtype), is_signed=_is_signed(dtype))
 
 
 def _shaped(equation: JaxprEqn, x: Fragment) -> Fragment:
-    return _spread(x, equation.outvars[0].aval.shape)
+    return _spread(x, _out(equation).shape)
 
 
 RULES: dict[str, Callable[..., Fragment]] = {

@@ -160,7 +160,7 @@ def _lower_for(target: str) -> Callable:
                 if kernel.interprets or target != "interpret":
                     with unchecked():
                         tile = kernel.choose(target, device) if device else None
-                        # `auto` takes a kernel where one is known to be faster: nothing is, of a device that is not there.
+                        # Of a device that is not there `auto` knows of no kernel that is faster.
                         if tile or (kernel.interprets and not device):
                             return kernel.run(target, tile, *operands)
             except NotLowered:

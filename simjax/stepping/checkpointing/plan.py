@@ -12,8 +12,8 @@ from simjax.stepping.checkpointing.binomial_order import fewest_advances
 LOG = logging.getLogger("simjax")
 # Of the transpose of a step, in steps (0.9 to 1.7 by `python -m benchmarks gradients`).
 PULL_BACK = 1.5
-# "auto" keeps every stage, or else every step, as long as that takes no more than this, per device (of each member, in
-# an ensemble), where no device tells how much memory it has.
+# "auto" keeps all values where that is little more, else every stage, or every step, as long as that takes no more than
+# this, per device (of each member, in an ensemble), where no device tells how much memory it has.
 AUTO_BYTES = 2**31
 # Of the memory that a device has it keeps no more than this share: the fields, the parameters and what a step takes
 # beside them need room as well, and so does what else the program keeps.
@@ -118,11 +118,13 @@ class Plan:
 
 
 def plan(
-    checkpoint: Checkpoint, *, frames: int, steps: int, state_bytes: int, stages: int = 1, memory: int | None = None
-) -> Plan:
+    checkpoint: Checkpoint, *, frames: int, steps: int, state_bytes: int, stages: int = 1, values: int | None = None,
+    memory: int | None = None,
+) -> Plan:  # fmt: skip
     """The plan that `checkpoint` asks for, for a run of `frames` frames of `steps` steps of so many `stages`.
 
-    memory: bytes of the device, by which "auto" goes, for each member; None: nobody tells.
+    values: states that hold all that reverse mode needs of a step, where that is known. memory: bytes of the device, by
+    which "auto" goes, for each member; None: nobody tells.
     """
     total = frames * steps
     if isinstance(checkpoint, Binomial):
@@ -133,11 +135,11 @@ def plan(
             again += steps * (_again(frames, between) + frames)
         return Plan("binomial", frames, steps, between, within, again, state_bytes, checkpoint.host, checkpoint.dtype)
     if isinstance(checkpoint, Budget):
-        return _cheapest(checkpoint, frames, steps, state_bytes, stages)
+        return _cheapest(checkpoint, frames, steps, state_bytes, stages, values)
     if checkpoint == "auto":
         most = AUTO_BYTES if memory is None else int(AUTO_SHARE * memory)
         found = plan(
-            _all_kept(total, state_bytes, stages, most) or "two_level",
+            _all_kept(total, state_bytes, stages, values, most) or "two_level",
             frames=frames, steps=steps, state_bytes=state_bytes, stages=stages,
         )  # fmt: skip
         if memory is not None:
@@ -160,8 +162,10 @@ def plan(
     )
 
 
-def _all_kept(total: int, state_bytes: int, stages: int, most: int) -> Policy | None:
+def _all_kept(total: int, state_bytes: int, stages: int, values: int | None, most: int) -> Policy | None:
     """The plan that computes least again of those that keep every step within `most` bytes, if there is one."""
+    if values is not None and total * values * state_bytes <= most:
+        return "none"
     if stages > 1 and total * stages * state_bytes <= most:
         return "every_stage"
     return "every_step" if total * state_bytes <= most else None
@@ -193,7 +197,7 @@ def _shares(frames: int, steps: int, states: int) -> tuple[int, int]:
     return between, min(states - between, steps)
 
 
-def _cheapest(budget: Budget, frames: int, steps: int, state_bytes: int, stages: int) -> Plan:
+def _cheapest(budget: Budget, frames: int, steps: int, state_bytes: int, stages: int, values: int | None) -> Plan:
     states = budget.bytes // max(state_bytes, 1)
     fewest = 1 if frames == 1 else 2
     if states < fewest:
@@ -201,7 +205,7 @@ def _cheapest(budget: Budget, frames: int, steps: int, state_bytes: int, stages:
             f"Budget(bytes={budget.bytes}): a plan stores at least {fewest} states of {state_bytes} bytes; use "
             f"Budget(bytes={fewest * state_bytes}) or more."
         )
-    kept = None if budget.host else _all_kept(frames * steps, state_bytes, stages, budget.bytes)
+    kept = None if budget.host else _all_kept(frames * steps, state_bytes, stages, values, budget.bytes)
     chosen = kept or Binomial(states, budget.host)
     found = plan(chosen, frames=frames, steps=steps, state_bytes=state_bytes, stages=stages)
     LOG.info("checkpoints: %s", found)
