@@ -59,11 +59,15 @@ class Pair(Hashable, Protocol):
 def fixed_linear_map(pair: Pair, x):
     """`pair.forward(x)` as by `linear_map`, traced once for all `x` of one type on each platform."""
     leaves, tree = jax.tree.flatten(x)
-    ahead, back, tree_out = _traced(pair, tree, tuple(type_of(leaf) for leaf in leaves), platform())
+
+    def traced(leaves: Leaves):
+        return _traced(pair, tree, tuple(type_of(leaf) for leaf in leaves), platform())
+
+    ahead, back, tree_out = traced(leaves)
     typed = _typed(leaves, back.results)
     if any(a is not b for a, b in zip(typed, leaves, strict=True)):
         leaves = typed
-        ahead, back, tree_out = _traced(pair, tree, tuple(type_of(leaf) for leaf in leaves), platform())
+        ahead, back, tree_out = traced(leaves)
     return tree_out.unflatten(linear_map_p.bind(*leaves, ahead=ahead, back=back))
 
 

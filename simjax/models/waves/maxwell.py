@@ -22,10 +22,11 @@ from simjax.models.declaration import model
 from simjax.models.measures import times_volume
 from simjax.models.sides import check_sides
 from simjax.models.waves import axisymmetry
+from simjax.models.waves.curl_layers import Layer, absorbed, factor_of_curl, of_memories, read_layers
 from simjax.models.waves.energy import ENERGY
 from simjax.models.waves.light_energy import LightEnergy
 from simjax.models.waves.medium import LightMedium, Property, least
-from simjax.models.waves.pml import LIGHT, AbsorbingLayer, Profile, Term, mirrored_layout
+from simjax.models.waves.pml import LIGHT, AbsorbingLayer, mirrored_layout
 from simjax.models.waves.point_sources import PointSources, gather, locate, marks_of, per_volume, receive, spread
 from simjax.models.waves.scales import AxisScales, along, check_scales, scales_of
 from simjax.models.waves.scales import per_volume as per_volume_at
@@ -83,19 +84,9 @@ class Prepared(eqx.Module):
     impermittivity: tuple[Array, ...]
     decay: tuple[Array, ...] | None
     impermeability: tuple[Array, ...]
-    layers: tuple["Layer | None", ...]
+    layers: tuple[Layer | None, ...]
     sources: PointSources | None
     scales: AxisScales
-
-
-class Layer(eqx.Module):
-    """Layers along one axis: profiles on faces and at centres, and the medium of `Prepared` on their lines."""
-
-    face: Profile
-    center: Profile
-    impermittivity: tuple[Array, ...]
-    decay: tuple[Array, ...] | None
-    impermeability: tuple[Array, ...]
 
 
 def _check_maxwell(components: tuple[str, ...]):
@@ -284,32 +275,6 @@ class Maxwell(LightMedium, SplitModel, LightEnergy):
             for slopes, curl in zip(found, curls, strict=True)
         )
 
-    def _read_layers(self, curls: Sequence[Curl], slopes) -> tuple[tuple, tuple]:
-        """Terms of curls, and those on the lines of layers, None where there are none."""
-        absorbs = self.layer.absorbs
-        pairs = tuple(
-            tuple(
-                self.layer.read(u, axis) if absorbs(axis) else (u, None)
-                for u, (axis, _, _) in zip(terms, curl, strict=True)
-            )
-            for terms, curl in zip(slopes, curls, strict=True)
-        )
-        whole, lines = (tuple(tuple(pair[k] for pair in terms) for terms in pairs) for k in range(2))
-        return whole, lines
-
-    def _absorb(self, u: Array, curl: Curl, lines, memories, layers, factor_of: Callable, dt):
-        """`u` and its memories after the layers' part of an update by the curl.
-
-        layers: per axis. factor_of: a layer's profile, and what the update multiplies the curl by on its lines.
-        """
-        absorbed = [k for k, memory in enumerate(memories) if memory is not None]
-        terms = [Term(curl[k][0], lines[k], memories[k], *factor_of(layers[curl[k][0]])) for k in absorbed]
-        u, changed = self.layer.correct(u, terms, dt)
-        result = list(memories)
-        for k, memory in zip(absorbed, changed, strict=True):
-            result[k] = memory
-        return u, tuple(result)
-
     def _volumes(self, scales: AxisScales, layout: FieldLayout, dtype, rings: bool = False) -> Array | float:
         """Areas or volumes around the values of a field over the mean one of a cell's area.
 
@@ -328,7 +293,7 @@ class Maxwell(LightMedium, SplitModel, LightEnergy):
             def factor_of(layer: Layer, k=k):
                 return layer.center, -dt * layer.impermeability[k]
 
-            u, kept = self._absorb(u, curl, lines[k], state.magnetic_memory[k], prepared.layers, factor_of, dt)
+            u, kept = absorbed(self.layer, u, curl, lines[k], state.magnetic_memory[k], prepared.layers, factor_of, dt)
             magnetic.append(u)
             memory.append(kept)
         return State(state.electric, tuple(magnetic), state.electric_memory, tuple(memory), state.lag)
@@ -341,7 +306,7 @@ class Maxwell(LightMedium, SplitModel, LightEnergy):
         curls = self.curls_of_electric
         scales = [along(prepared.scales, axis, CENTER) for axis in range(self.domain.grid.ndim)]
         slopes = self._slopes(curls, state.electric, self.electric_layouts, staggered_wave.diff_to_center, t, scales)
-        slopes, lines = self._read_layers(curls, slopes)
+        slopes, lines = read_layers(self.layer, curls, slopes)
         magnetic = tuple(
             u - dt * (prepared.impermeability[k] * sum(terms[1:], terms[0]))
             for k, (u, terms) in enumerate(zip(state.magnetic, slopes, strict=True))
@@ -352,20 +317,22 @@ class Maxwell(LightMedium, SplitModel, LightEnergy):
         curls = self.curls_of_magnetic
         scales = [along(prepared.scales, axis, FACE) for axis in range(self.domain.grid.ndim)]
         slopes = self._slopes(curls, state.magnetic, self.magnetic_layouts, staggered_wave.diff_to_face, t, scales)
-        slopes, lines = self._read_layers(curls, slopes)
+        slopes, lines = read_layers(self.layer, curls, slopes)
         electric, memory = [], []
         for k, (u, curl, terms) in enumerate(zip(state.electric, curls, slopes, strict=True)):
 
             def factor_of(layer: Layer, k=k):
-                return layer.face, _factor(dt, k, layer)
+                return layer.face, factor_of_curl(dt, k, layer)
 
             kept = 1.0
             if prepared.decay is not None:
                 lost = 0.5 * dt * prepared.decay[k]
                 kept = (1 - lost) / (1 + lost)
-            factor = _factor(dt, k, prepared)
+            factor = factor_of_curl(dt, k, prepared)
             u = kept * u + factor * sum(terms[1:], terms[0])
-            u, memories = self._absorb(u, curl, lines[k], state.electric_memory[k], prepared.layers, factor_of, dt)
+            u, memories = absorbed(
+                self.layer, u, curl, lines[k], state.electric_memory[k], prepared.layers, factor_of, dt
+            )
             electric.append(u)
             memory.append(memories)
         if prepared.sources is not None:
@@ -382,18 +349,8 @@ class Maxwell(LightMedium, SplitModel, LightEnergy):
 
     def _with_memories(self, state: State, form: Callable, *others: State) -> State:
         """A state whose memories are `form(axis, memory, ...)` of those of other states."""
-
-        def formed(curls: Sequence[Curl], *memories):
-            return tuple(
-                tuple(
-                    None if parts[0] is None else form(axis, *parts)
-                    for parts, (axis, _, _) in zip(zip(*kept, strict=True), curl, strict=True)
-                )
-                for kept, curl in zip(zip(*memories, strict=True), curls, strict=True)
-            )
-
-        electric = formed(self.curls_of_magnetic, *(other.electric_memory for other in others))
-        magnetic = formed(self.curls_of_electric, *(other.magnetic_memory for other in others))
+        electric = of_memories(form, self.curls_of_magnetic, *(other.electric_memory for other in others))
+        magnetic = of_memories(form, self.curls_of_electric, *(other.magnetic_memory for other in others))
         return State(state.electric, state.magnetic, electric, magnetic, state.lag)
 
     def irreversible(self, params):
@@ -533,9 +490,3 @@ Maxwell.Params, Maxwell.State = Params, State
 
 def _is_spec(node) -> bool:
     return isinstance(node, PartitionSpec)
-
-
-def _factor(dt, component: int, medium: Prepared | Layer) -> Array:
-    """What a drift multiplies a component of the curl of H by."""
-    factor = dt * medium.impermittivity[component]
-    return factor if medium.decay is None else factor / (1 + 0.5 * dt * medium.decay[component])

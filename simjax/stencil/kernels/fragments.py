@@ -82,7 +82,7 @@ def _result(equation: JaxprEqn, inputs: list) -> list[Fragment]:
 
 
 def _registers() -> Any:
-    """What fragments are made of. Imported here only: it needs packages that jax comes without."""
+    """The module of fragments. Imported here only: it needs packages that jax comes without."""
     from jax.experimental.mosaic import gpu
 
     return gpu
@@ -100,7 +100,7 @@ def _fragment(x: Any, aval: Any) -> Fragment:
 
 
 def _is_signed(dtype: np.dtype) -> bool | None:
-    """As fragments have it: None for floating-point numbers."""
+    """Sign of a type as fragments have it: None for floating-point numbers."""
     return None if jnp.issubdtype(dtype, np.floating) else dtype.kind == "i"
 
 
@@ -128,12 +128,12 @@ def _out(equation: JaxprEqn) -> Any:
 
 
 def _divided(equation: JaxprEqn, x: Fragment, y: Fragment) -> Fragment:
-    """Jax's quotient of integers is rounded towards zero."""
+    """The quotient, of integers rounded towards zero."""
     return x / y if jnp.issubdtype(_out(equation).dtype, np.floating) else x.trunc_div(y)
 
 
 def _power(equation: JaxprEqn, x: Fragment) -> Fragment:
-    """x^y for y > 0, by squares."""
+    """The power x^y for y > 0, by squares."""
     result, square, y = None, x, equation.params["y"]
     while y:
         if y & 1:
