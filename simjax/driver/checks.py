@@ -195,7 +195,9 @@ def _conserved(dataset: xarray.Dataset, programs: CompiledRun, name: str, *scale
     """
     values = _members(dataset, name)
     size = max(float(_largest(_members(dataset, scale)).max()) for scale in scales or (name,))
-    change = float(_largest(values - values[:, :1]).max()) / max(size, _LEAST)
+    with np.errstate(invalid="ignore"):  # of a member whose first value is infinite no change is left
+        changes = values - values[:, :1]
+    change = float(_largest(changes).max()) / max(size, _LEAST)
     tolerance = _rounding(programs, dataset)
     if isinstance(programs, CompiledFieldRun):
         tolerance += SPREADS * _stored(programs) / 2 * (_steps(dataset) / programs.size) ** 0.5
