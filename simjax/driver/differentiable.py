@@ -119,7 +119,11 @@ def _known_among(argument: str, given: Mapping[str, Any], known: Mapping[str, An
 
 def _chosen(rollout: DifferentiableRun, variables: Sequence[str] | None) -> tuple[str, ...]:
     known = rollout.programs.variable_names
-    wanted = rollout.config.output.fields if variables is None else variables
+    wanted, config = rollout.config.output.fields if variables is None else variables, rollout.config
+    if wanted is not None:
+        # A field is all its components, as where they are written.
+        written = config.schema.written(config.ndim, config.counts)
+        wanted = [variable for name in wanted for variable in written.get(name, (name,))]
     for name in wanted or ():
         if name not in known:
             raise ConfigurationError(
