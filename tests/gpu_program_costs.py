@@ -16,14 +16,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import jax
-from program_costs import differences
+from program_costs import differences, told_by
 
 ROOT = Path(__file__).parents[1]
 FILE = Path(__file__).parent / "reference" / "gpu_program_costs.json"
@@ -121,13 +120,9 @@ def minor(version: str) -> str:
 
 def in_a_process(names: list[str]) -> dict[str, Any]:
     """`measured` in a process of its own, as flags are read when jax starts."""
-    environment = {**os.environ, **ABSENT, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, **ABSENT}
     environment.pop("XLA_FLAGS", None)
-    command = [sys.executable, str(Path(__file__)), "--names", *names]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT)
-    if done.returncode:
-        raise RuntimeError(done.stderr[-2000:])
-    return json.loads(done.stdout.splitlines()[-1])
+    return told_by(__file__, names, environment)
 
 
 def main() -> int:

@@ -143,9 +143,15 @@ def differences(
 
 def in_a_process(names: list[str]) -> dict[str, Any]:
     """`measured` in a process of its own, as devices and flags are read when jax starts."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu", "XLA_FLAGS": FLAGS}
-    command = [sys.executable, str(Path(__file__)), "--names", *names]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT)
+    return told_by(__file__, names, {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": FLAGS})
+
+
+def told_by(script: str, names: list[str], environment: Mapping[str, str]) -> dict[str, Any]:
+    """Figures of programs that a script prints last when it is started with their names."""
+    command = [sys.executable, script, "--names", *names]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**environment, "PYTHONPATH": str(ROOT)}, cwd=ROOT
+    )
     if done.returncode:
         raise RuntimeError(done.stderr[-2000:])
     return json.loads(done.stdout.splitlines()[-1])

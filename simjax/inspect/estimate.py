@@ -96,7 +96,7 @@ def _scaled(these: dict[str, float], times: float) -> dict[str, float]:
 
 LIMITS = ("memory", "vector unit", "matrix unit")
 LAUNCHES = "launches"
-"""What bounds a kernel of a GPU that is shorter than the least time, and the gap before any kernel."""
+"""Limit of a kernel of a GPU that is shorter than the least time, and name of the gap before any kernel."""
 
 
 class Estimator:

@@ -20,7 +20,7 @@ from simjax.models.measures import times_volume
 from simjax.models.sides import check_sides, velocity_layouts
 from simjax.models.waves import axisymmetry
 from simjax.models.waves.energy import WaveEnergy
-from simjax.models.waves.pml import SOUND, AbsorbingLayer, FreeSurface, Profile, Term, mirrored_layout
+from simjax.models.waves.pml import SOUND, AbsorbingLayer, FreeSurface, Layered, Profile, Term, mirrored_layout
 from simjax.models.waves.point_sources import PointSources, gather, locate, marks_of, per_volume, receive, spread
 from simjax.models.waves.scales import AxisScales, along, check_scales, scales_of
 from simjax.models.waves.scales import per_volume as per_volume_at
@@ -103,7 +103,7 @@ class Layer(eqx.Module):
     check=check_waves,
     balanced=lambda ndim, counts: ("energy",),
 )
-class Acoustic(SplitModel, WaveEnergy):
+class Acoustic(Layered, SplitModel, WaveEnergy):
     """Linear acoustics: rho du/dt = -grad p, dp/dt = -rho c^2 (div u - sum of q_k(t) delta(x - x_k)).
 
     p pressure, u particle velocity, c speed of sound, rho density, q_k volume injected per time at x_k. Velocity on
@@ -262,20 +262,15 @@ class Acoustic(SplitModel, WaveEnergy):
         radial, *others = velocity
         return (radial * lower_radii(self.domain, radial.dtype), *others)
 
-    def condensed(self, state):
-        return self._with_memories(state, lambda axis, memory: self.layer.condensed(memory, axis), state)
+    def with_memories(self, form, state, *others):
+        def formed(axis: int, kept: tuple) -> tuple[Array, Array] | None:
+            if kept[0] is None:
+                return None
+            on_faces, at_centers = zip(*kept, strict=True)
+            return form(axis, *on_faces), form(axis, *at_centers)
 
-    def expanded(self, condensed, state):
-        return self._with_memories(
-            condensed, lambda axis, lines, memory: self.layer.expanded(lines, memory, axis), condensed, state
-        )
-
-    def _with_memories(self, state: State, form: Callable, *others: State) -> State:
-        """A state whose memories are `form(axis, memory, ...)` of those of other states."""
-        memory = tuple(
-            None if kept[0] is None else tuple(form(axis, *parts) for parts in zip(*kept, strict=True))
-            for axis, kept in enumerate(zip(*(other.memory for other in others), strict=True))
-        )
+        of_axes = zip(*(one.memory for one in (state, *others)), strict=True)
+        memory = tuple(formed(axis, kept) for axis, kept in enumerate(of_axes))
         return State(state.pressure, state.velocity, memory, state.surface, state.lag)
 
     def irreversible(self, params):

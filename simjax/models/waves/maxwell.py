@@ -26,7 +26,7 @@ from simjax.models.waves.curl_layers import Layer, absorbed, factor_of_curl, of_
 from simjax.models.waves.energy import ENERGY
 from simjax.models.waves.light_energy import LightEnergy
 from simjax.models.waves.medium import LightMedium, Property, least
-from simjax.models.waves.pml import LIGHT, AbsorbingLayer, mirrored_layout
+from simjax.models.waves.pml import LIGHT, AbsorbingLayer, Layered, mirrored_layout
 from simjax.models.waves.point_sources import PointSources, gather, locate, marks_of, per_volume, receive, spread
 from simjax.models.waves.scales import AxisScales, along, check_scales, scales_of
 from simjax.models.waves.scales import per_volume as per_volume_at
@@ -131,7 +131,7 @@ def _maxwell(name: str, axes: int, electric: tuple[str, ...], magnetic: tuple[st
 @_maxwell("maxwell_tm", 2, ("z",), AXES[:2])
 @_maxwell("maxwell_te", 2, AXES[:2], ("z",))
 @_maxwell("maxwell", 3, AXES, AXES)
-class Maxwell(LightMedium, SplitModel, LightEnergy):
+class Maxwell(LightMedium, Layered, SplitModel, LightEnergy):
     """Maxwell's equations: eps dE/dt = curl H - sigma E - J, mu dH/dt = -curl E, J = sum of q_k(t) delta(x - x_k).
 
     E electric and H magnetic field, eps permittivity, mu permeability, sigma conductivity, J currents along `along`
@@ -339,18 +339,10 @@ class Maxwell(LightMedium, SplitModel, LightEnergy):
             electric[self.along] = self.feed(t, dt, electric[self.along], params, prepared)
         return State(tuple(electric), state.magnetic, tuple(memory), state.magnetic_memory, state.lag)
 
-    def condensed(self, state):
-        return self._with_memories(state, lambda axis, memory: self.layer.condensed(memory, axis), state)
-
-    def expanded(self, condensed, state):
-        return self._with_memories(
-            condensed, lambda axis, lines, memory: self.layer.expanded(lines, memory, axis), condensed, state
-        )
-
-    def _with_memories(self, state: State, form: Callable, *others: State) -> State:
-        """A state whose memories are `form(axis, memory, ...)` of those of other states."""
-        electric = of_memories(form, self.curls_of_magnetic, *(other.electric_memory for other in others))
-        magnetic = of_memories(form, self.curls_of_electric, *(other.magnetic_memory for other in others))
+    def with_memories(self, form, state, *others):
+        states = state, *others
+        electric = of_memories(form, self.curls_of_magnetic, *(one.electric_memory for one in states))
+        magnetic = of_memories(form, self.curls_of_electric, *(one.magnetic_memory for one in states))
         return State(state.electric, state.magnetic, electric, magnetic, state.lag)
 
     def irreversible(self, params):

@@ -1,8 +1,10 @@
 """Sides of wave problems, and absorbing layers in front of them."""
 
+import abc
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -285,3 +287,21 @@ class AbsorbingLayer(eqx.Module):
 def layer_change(factor: Array, weight: Array, memory: Array) -> Array:
     """A layer's part in a field that is advanced by `factor` times a slope, of which it holds the memory."""
     return factor * (weight * memory)
+
+
+class Layered(eqx.Module):
+    """A model with absorbing layers, whose memories loops over steps carry on the lines of layers alone."""
+
+    layer: AbsorbingLayer
+
+    @abc.abstractmethod
+    def with_memories(self, form: Callable[..., Array], state: Any, *others: Any) -> Any:
+        """The state with memories `form(axis, memory, ...)`, of its own and those of the others."""
+
+    def condensed(self, state):
+        return self.with_memories(lambda axis, memory: self.layer.condensed(memory, axis), state)
+
+    def expanded(self, condensed, state):
+        return self.with_memories(
+            lambda axis, lines, memory: self.layer.expanded(lines, memory, axis), condensed, state
+        )
