@@ -70,9 +70,8 @@ def private_folder(path: Path) -> Path:
     Raises:
         OSError: it is someone else's, a link, or a folder of other files; these stay as they are.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
-        path.mkdir(mode=0o700)
+        path.mkdir(mode=0o700, parents=True)
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode):
         raise NotADirectoryError(f"{path} is a link or a file, where a folder of simjax's own is expected")
