@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from paths import ROOT
+from small_experiments import FINER
 
 import simjax as sj
 import simjax.certificate.__main__ as command_line
@@ -33,7 +34,7 @@ def coarse(name):
     config = load_config(name)
     if config.inverse is not None:  # these are small, and their sensors are placed on their grids
         return []
-    shape = {1: [64], 2: [16, 32], 3: [8, 16, 8]}[len(config.grid.shape)]
+    shape = FINER.get(name) or {1: [64], 2: [16, 32], 3: [8, 16, 8]}[len(config.grid.shape)]
     thin = ["physics.layer_cells=2"] if hasattr(config.physics, "layer_cells") else []
     # What eight cells resolve.
     thin += ["physics.forcing_band=[1,2]"] if getattr(config.physics, "forcing_band", None) else []

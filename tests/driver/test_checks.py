@@ -159,8 +159,8 @@ def test_energy_may_drift_by_a_hundredth_of_the_kinetic_energy():
 
 @pytest.mark.slow
 def test_momentum_may_change_by_the_roundings_of_its_steps():
-    """Of all particles without their signs: sqrt(2 x 2 x 9), times 10 eps sqrt(steps)."""
-    bound = 6 * 10 * ROUNDING * STEPS**0.5
+    """Of what kinetic and potential energy, 2 and -1, give all particles: sqrt(2 x 3 x 9), times 10 eps sqrt(steps)."""
+    bound = (2 * 3 * 9) ** 0.5 * 10 * ROUNDING * STEPS**0.5
     for share, passed in ((0.99, True), (1.01, False)):
         for name in ("momentum_x", "momentum_y"):
             assert of_particles(**{name: last(-share * bound, 0.0)})["Momentum is conserved"].passed == passed
