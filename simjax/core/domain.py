@@ -380,9 +380,9 @@ class Domain(eqx.Module):
         def of_leaves(*blocks: Array):
             return function(jax.tree.unflatten(tree, blocks))
 
-        traced = trace_stencil(of_leaves, leaves, width, self.grid.ndim)
+        traced = trace_stencil(of_leaves, leaves, width, self.grid.ndim, self.implementation)
         leaves, ghosts = self.around(leaves, flatten_layouts(layouts, tree), width, t, traced.reaches)
-        return evaluate(traced, leaves, ghosts, overlap, self.implementation)
+        return evaluate(traced, leaves, ghosts, overlap)
 
     # ------------------------------------------------------------------ whole fields
 

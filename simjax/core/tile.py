@@ -76,7 +76,8 @@ class Tile(Domain):
             return function(jax.tree.unflatten(tree, blocks))
 
         leaves, ghosts = disassembled(leaves, ndim, width)
-        found = evaluate(trace_stencil(of_leaves, leaves, width, ndim), leaves, ghosts, False, self.implementation)
+        traced = trace_stencil(of_leaves, leaves, width, ndim, self.implementation)
+        found = evaluate(traced, leaves, ghosts, False)
         return jax.tree.map(lambda u: _widened(u, width, ndim), found)
 
     def pad(self, fields, layouts, width, t=0.0):

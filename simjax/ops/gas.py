@@ -25,6 +25,7 @@ from simjax.ops.riemann import (
 )
 from simjax.ops.spacing import Spacing
 from simjax.stencil.materialise import for_each_leaf, formed_once, held_in_reverse, stored
+from simjax.stencil.windows import Windows, of_windows
 
 QUIET = 1e-3
 """Part of the squared jumps of all waves around a face below which the roughness of one of them counts as none."""
@@ -72,39 +73,38 @@ class Scheme:
 
 
 def convective_flux(
-    w: Primitive, axis: int, ndim: int, gamma: Array, scheme: Scheme, rises: Sequence[Array] | None = None
+    padded: Primitive, axis: int, ndim: int, gamma: Array, scheme: Scheme, rises: Sequence[Array] | None = None
 ) -> Conserved:
-    """Fluxes on the n + 1 faces of a block padded along `axis` only.
+    """Fluxes on the n + 1 faces along `axis` of a block padded along all axes.
 
     Point values are interpolated to the faces, so that any numerical flux of the two states there, with central
     differences of the exact flux added, is of the scheme's order in every dimension: Jiang, Shu and Zhang (2013),
     SIAM J. Sci. Comput. 35, A1137. `rises` are the hydrostatic differences of pressure between the 2 width cells
     around each face, from below to above; they are taken out of the pressure before it is interpolated.
     """
-    interpolation = scheme.interpolation
-    width = interpolation.width
-    q = conserved(w, gamma)
-    f = exact_flux(w, q, axis)
-    cells = _split(w, axis, ndim, width)
-    at_rest = cells if rises is None else _without_rises(cells, rises)
-    left, right = _face_states(at_rest, axis, gamma, scheme)
-    left, right = stored((limit_state(left, at_rest[width - 1]), limit_state(right, at_rest[width])))
-    flux = stored(carry_scalars(scheme.riemann_flux(left, right, axis, gamma), left, right))
-    fluxes = _split(f, axis, ndim, width)
-    if scheme.reach:
-        flux = jax.tree.map(jnp.add, flux, _curvature(fluxes, axis, rises))
-    speed = jnp.abs(w.velocity[axis]) + sound_speed(w, gamma)
-    speeds = held_in_reverse(around_faces(speed, axis, ndim, width))
-    states = _split(q, axis, ndim, width)
-    below, above = ((states[k], _lifted(fluxes[k], axis, at_rest[k], cells[k])) for k in (width - 1, width))
-    return stored(limit_flux(flux, below, above, jnp.maximum(speeds[width - 1], speeds[width])))
+    width = scheme.interpolation.width
 
+    def of_cell(w: Primitive, given) -> tuple[Primitive, Conserved, Conserved, Array]:
+        gamma, _ = given
+        q = conserved(w, gamma)
+        return w, q, exact_flux(w, q, axis), jnp.abs(w.velocity[axis]) + sound_speed(w, gamma)
 
-def _split(tree, axis: int, ndim: int, width: int) -> list:
-    """The 2 width cells around each face, each a tree like `tree`."""
-    leaves, structure = jax.tree.flatten(tree)
-    columns = held_in_reverse([around_faces(leaf, axis, ndim, width) for leaf in leaves])
-    return [jax.tree.unflatten(structure, cell) for cell in zip(*columns, strict=True)]
+    def of_face(around: list[tuple], given) -> Conserved:
+        gamma, rises = given
+        cells, states, fluxes, speeds = map(list, zip(*around, strict=True))
+        at_rest = cells if rises is None else _without_rises(cells, rises)
+        left, right = _face_states(at_rest, axis, gamma, scheme)
+        left, right = stored((limit_state(left, at_rest[width - 1]), limit_state(right, at_rest[width])))
+        flux = stored(carry_scalars(scheme.riemann_flux(left, right, axis, gamma), left, right))
+        if scheme.reach:
+            flux = jax.tree.map(jnp.add, flux, _curvature(fluxes, axis, rises))
+        below, above = ((states[k], _lifted(fluxes[k], axis, at_rest[k], cells[k])) for k in (width - 1, width))
+        return stored(limit_flux(flux, below, above, jnp.maximum(speeds[width - 1], speeds[width])))
+
+    windows = Windows(
+        lambda u: pad_only(u, axis, ndim, width), lambda line: around_faces(line, axis, ndim, width)
+    )
+    return of_windows(of_cell, of_face, windows, padded, (gamma, rises), ndim)
 
 
 def _without_rises(cells: list[Primitive], rises: Sequence[Array]) -> list[Primitive]:

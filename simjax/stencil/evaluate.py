@@ -37,6 +37,7 @@ from simjax.stencil.padding import (
     padded,
     reach_of,
 )
+from simjax.stencil.windows import Fused, transposed_by
 
 Leaves = list[Array]
 
@@ -46,6 +47,8 @@ class Stencil:
     """A stencil that has been traced (`trace_stencil`).
 
     Attributes:
+        implementation: "xla"; "pallas" for kernels, of which one computes the interior and one gathers in reverse mode,
+            and which are interpreted on a CPU; "auto" for kernels on accelerators, where they are faster.
         function: as it was written. value: the same of padded blocks, traced.
         seen: traced values that it closes over.
         reaches: of each field, how far it reads into the ghost cells.
@@ -58,6 +61,7 @@ class Stencil:
     reaches: tuple[Reach, ...]
     width: int
     ndim: int
+    implementation: str = "xla"
 
     @property
     def stores(self) -> bool:
@@ -73,7 +77,9 @@ class Stencil:
         return of_boxes(self.value.of(seen), self.reaches, [self.width] * len(boxes))(*boxes)
 
 
-def trace_stencil(function: Callable, fields: Leaves, width: int, ndim: int) -> Stencil:
+def trace_stencil(
+    function: Callable, fields: Leaves, width: int, ndim: int, implementation: str = "xla"
+) -> Stencil:
     """The stencil `function(*padded)` of these fields, whose last `ndim` axes are the spatial ones.
 
     function: from blocks of any size with `width` ghost cells on every side to arrays on the interior. It may close
@@ -85,11 +91,18 @@ def trace_stencil(function: Callable, fields: Leaves, width: int, ndim: int) -> 
     def padded(u: Array) -> Array:
         return jnp.pad(u, [(0, 0)] * (u.ndim - ndim) + around)
 
-    value = _explicit(function, seen, jax.eval_shape(lambda *fields: [padded(u) for u in fields], *fields))
-    return Stencil(function, value, seen, reaches_of(value.closed, [width] * len(fields), ndim), width, ndim)
+    with transposed_by(_kernels(implementation)):
+        value = _explicit(function, seen, jax.eval_shape(lambda *fields: [padded(u) for u in fields], *fields))
+    reaches = reaches_of(value.closed, [width] * len(fields), ndim)
+    return Stencil(function, value, seen, reaches, width, ndim, implementation)
 
 
-def evaluate(stencil: Stencil, fields: Leaves, ghosts: list[list[Sides]], overlap: bool, implementation: str):
+def _kernels(implementation: str) -> Fused | None:
+    """What makes a kernel of a function; None where XLA computes it."""
+    return None if implementation == "xla" else functools.partial(lowered, interprets=implementation == "pallas")
+
+
+def evaluate(stencil: Stencil, fields: Leaves, ghosts: list[list[Sides]], overlap: bool):
     """The stencil of the fields with their ghost lines around them.
 
     Reverse mode transposes it to a gather from neighbours (`stencil.adjoint`), or as it stands where that is faster
@@ -104,13 +117,11 @@ def evaluate(stencil: Stencil, fields: Leaves, ghosts: list[list[Sides]], overla
         fields: blocks; ghosts: of each, along each axis, as `padding.assembled` takes them; no more need be right than
             what is read.
         overlap: compute the interior from the fields alone (`stencil.interior_and_rim`).
-        implementation: "xla"; "pallas" for kernels, of which one computes the interior and one gathers in reverse
-            mode, and which are interpreted on a CPU; "auto" for kernels on accelerators, where they are faster.
 
     Raises:
         NotLowered: it cannot become a kernel, as "pallas" demands.
     """
-    fused = None if implementation == "xla" else functools.partial(lowered, interprets=implementation == "pallas")
+    fused = _kernels(stencil.implementation)
     computed = _computing(stencil, (fields, ghosts), overlap, fused)
     results, seen = stencil.value.results, stencil.seen
     flows = all(jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in (*fields, *stencil.value.closed.out_avals))
@@ -136,7 +147,8 @@ def _computing(stencil: Stencil, parts, overlap: bool, fused: Callable | None) -
         return jax.tree.leaves(stencil.function(*blocks))
 
     def stitched(fields: Leaves, ghosts: list[list[Sides]]) -> Leaves:
-        inner = (fused(leaves_of, stencil.ndim) if fused else leaves_of)(*fields)
+        with transposed_by(fused):
+            inner = (fused(leaves_of, stencil.ndim) if fused else leaves_of)(*fields)
         return stitch_interior_and_rim(leaves_of, inner, fields, ghosts, stencil.width)
 
     if overlap:
@@ -145,7 +157,7 @@ def _computing(stencil: Stencil, parts, overlap: bool, fused: Callable | None) -
     if fused:
 
         def by_kernel(seen: Leaves, fields: Leaves, ghosts: list[list[Sides]], together: Callable) -> Leaves:
-            kernel = fused(lambda *blocks: stencil.value(seen, blocks), stencil.ndim)
+            kernel = fused(lambda *blocks: stencil.value(seen, blocks), stencil.ndim, for_many=stencil.stores)
             return kernel(*(Unpadded(*both) for both in zip(fields, ghosts, strict=True)))
 
         return by_kernel

@@ -25,7 +25,11 @@ def printed(program: str, *arguments: str) -> list[str]:
 
 def kernels(computation) -> list:
     """The lines of a computation of `simjax.inspect.hlo` that start a kernel, or a loop of some."""
-    return [line for line in computation.instructions if line.op not in SKIPPED]
+    return [
+        line
+        for line in computation.instructions
+        if line.op not in SKIPPED and 'custom_call_target="AllocateBuffer"' not in line.attributes
+    ]
 
 
 def moved(computation) -> int:

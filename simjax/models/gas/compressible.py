@@ -302,12 +302,12 @@ class Compressible(GasBalances, ExplicitModel):
         around = along(spacing[axis], axis, ndim, width)
         distances, reach = between_centers(around, axis), self.scheme.reach
         stretch = transport.widths(without_ends(around, axis, width - reach), axis, ndim, reach) / unit
-        w = gas.along(padded, axis, ndim, width)
         rises = None
         if axis in self.gravity_axes:
             pull = self._gravity(params, axis) if pull is None else pad_only(pull, axis, ndim, width)
-            rises = gas.hydrostatic_rises(w.density, pull, axis, ndim, distances, width)
-        flux = gas.convective_flux(w, axis, ndim, params.gamma, self.scheme, rises)
+            density = pad_only(padded.density, axis, ndim, width)
+            rises = gas.hydrostatic_rises(density, pull, axis, ndim, distances, width)
+        flux = gas.convective_flux(padded, axis, ndim, params.gamma, self.scheme, rises)
         mass = flux.density
         viscosity, per_heat = self._transport(params)
         if viscosity is not None and per_heat is not None:

@@ -49,7 +49,7 @@ class Kernel:
         return tuner().tile(work, device, by_xla=not self.interprets)
 
 
-def lowered(function: Callable, ndim: int, *, interprets: bool) -> Callable:
+def lowered(function: Callable, ndim: int, *, interprets: bool, for_many: bool = False) -> Callable:
     """`function` as one kernel.
 
     Args:
@@ -57,6 +57,7 @@ def lowered(function: Callable, ndim: int, *, interprets: bool) -> Callable:
             none of these, to a tree of arrays on the interior. It may close over traced values.
         interprets: whether it is a kernel on a CPU too, interpreted, and an error where it cannot be one. Otherwise
             it is one on accelerators, where it can and was measured to be faster.
+        for_many: see `padding.padded`, of the blocks that jax computes with.
 
     The kernel takes blocks, or their parts (`Unpadded`). It raises:
         NotLowered: where the function holds an operation that mixes cells in another way.
@@ -67,7 +68,7 @@ def lowered(function: Callable, ndim: int, *, interprets: bool) -> Callable:
 
     def run(*arguments: Array | Unpadded):
         flat, structure = jax.tree.flatten(arguments)
-        blocks = jax.eval_shape(lambda *flat: _blocks(structure.unflatten(flat)), *flat)
+        blocks = jax.eval_shape(lambda *flat: _blocks(structure.unflatten(flat), for_many), *flat)
         found, shapes = jax.make_jaxpr(function, return_shape=True)(*blocks)
         opened = found.jaxpr.replace(constvars=[], invars=[*found.jaxpr.constvars, *found.jaxpr.invars])
         stencil, seen = ClosedJaxpr(opened, []), len(found.consts)
@@ -77,7 +78,7 @@ def lowered(function: Callable, ndim: int, *, interprets: bool) -> Callable:
         except NotLowered:
             if interprets:
                 raise
-            return function(*_blocks(arguments))
+            return function(*_blocks(arguments, for_many))
 
         def operands(*flat: Array) -> list[Array | Unpadded]:
             return traced.arrays([*flat[:seen], *structure.unflatten(flat[seen:])])
@@ -87,7 +88,7 @@ def lowered(function: Callable, ndim: int, *, interprets: bool) -> Callable:
             return traced.arranged(launch(program, operands(*flat), interior, target=target, tile=tile))
 
         def of_blocks(evaluated: Callable, *flat: Array) -> list[Array]:
-            return evaluated(stencil)(*flat[:seen], *_blocks(structure.unflatten(flat[seen:])))
+            return evaluated(stencil)(*flat[:seen], *_blocks(structure.unflatten(flat[seen:]), for_many))
 
         flat = [*found.consts, *flat]
         given = [shape_of(x) for x in flat]
@@ -126,8 +127,14 @@ def shape_of(x) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(x.shape, x.dtype)
 
 
-def _blocks(arguments: Sequence[Array | Unpadded]) -> list[Array]:
-    return [padded([x.field], [x.ghosts], _width(x))[0] if isinstance(x, Unpadded) else x for x in arguments]
+def _blocks(arguments: Sequence[Array | Unpadded], for_many: bool) -> list[Array]:
+    blocks = dict(enumerate(arguments))
+    widths = {k: _width(x) for k, x in blocks.items() if isinstance(x, Unpadded)}
+    for width in set(widths.values()):
+        places = [k for k, w in widths.items() if w == width]
+        fields, ghosts = zip(*(arguments[k] for k in places), strict=True)
+        blocks.update(zip(places, padded([*fields], [*ghosts], width, for_many=for_many), strict=True))
+    return list(blocks.values())
 
 
 def _width(x: Unpadded) -> int:

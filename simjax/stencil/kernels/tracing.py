@@ -1,6 +1,7 @@
 """A stencil, as a model wrote it, traced to what it computes at one point."""
 
 import math
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 from jax import Array
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
+from simjax.jaxpr.linear_map import linear_map_p
 from simjax.stencil.kernels.expressions import Constant, Expression, Kept, Operation, Point, PointProgram, Read
 from simjax.stencil.kernels.operands import NotLowered, Operand, Unpadded, arranged, operands_of
 
@@ -195,6 +197,11 @@ class Tracer:
             return [Points(np.asarray(np.take(x.values, k, axis), object), shape) for k in range(x.shape[axis])]
         if name == "optimization_barrier":
             return inputs
+        if name == "linear_map":
+            of_values = jax.make_jaxpr(functools.partial(linear_map_p.impl, **parameters))(
+                *(variable.aval for variable in equation.invars)
+            )
+            return self.run(of_values.jaxpr, [self.known(value) for value in of_values.consts], inputs)
         if name in RULES:
             return [Points(RULES[name](self, equation, inputs, shape), shape)]
         if name not in POINTWISE:

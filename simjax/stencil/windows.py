@@ -1,0 +1,112 @@
+"""Functions of the cells around a face, transposed face by face.
+
+Such a function is made of operations on single numbers, once the cells around each face are given. So is its transpose:
+from the cotangent of a face it forms those of the cells around it, which are then added up, cell by cell. Written so,
+it can be one kernel, as the function can; what lies between is computed again and stays in registers.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from simjax.jaxpr.linear_map import linear_map
+from simjax.stencil.formulation import stores_values
+from simjax.stencil.materialise import held_in_reverse
+
+Fused = Callable[..., Callable]
+"""`fused(function, ndim)` is the function as a kernel (`kernels.primitive.lowered`)."""
+
+_fused: ContextVar[Fused | None] = ContextVar("_fused", default=None)
+
+
+@contextmanager
+def transposed_by(fused: Fused | None) -> Iterator[None]:
+    """Trace functions of windows to be transposed as kernels; None: as XLA forms them."""
+    token = _fused.set(fused)
+    try:
+        yield
+    finally:
+        _fused.reset(token)
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Slices of a padded block: `line(block)` are the cells that faces along one axis read, and `around(line)` of these
+    the cells around each face, one array for each place."""
+
+    line: Callable[[Array], Array]
+    around: Callable[[Array], list[Array]]
+
+    def of_block(self, block: Array) -> list[Array]:
+        return self.around(self.line(block))
+
+
+def of_windows(of_cell: Callable, of_face: Callable, windows: Windows, blocks: Any, given: Any, ndim: int):
+    """`of_face(around, given)` on all faces, where `around` lists what `of_cell` gives of the cells around each face.
+
+    Args:
+        of_cell: `of_cell(blocks, given)`, from a tree of arrays to another one, cell by cell.
+        of_face: from trees of arrays on the faces to another one, face by face.
+        blocks: arrays with ghost cells, of which the last `ndim` axes are the spatial ones; given: arrays on the faces
+            and scalars.
+
+    On a CPU the function is differentiated as it stands. Values that it stores (`stencil.materialise`) are computed
+    once there, of cells too; face by face they would be computed again in every cell's place.
+    """
+    fused = _fused.get()
+
+    def evaluated(blocks, given):
+        values, tree = jax.tree.flatten(of_cell(jax.tree.map(windows.line, blocks), given))
+        return of_face(_cells(held_in_reverse(list(map(windows.around, values))), tree), given)
+
+    if fused is None and stores_values():
+        return evaluated(blocks, given)
+
+    @jax.custom_jvp
+    def on_faces(blocks, given):
+        return evaluated(blocks, given)
+
+    @on_faces.defjvp
+    def _slopes(primals, tangents):
+        def transpose(cotangents):
+            return _transposed(of_cell, of_face, windows, primals, cotangents, ndim, fused)
+
+        forward = linear_map(lambda tangents: jax.jvp(evaluated, primals, tangents)[1], transpose, tangents)
+        return on_faces(*primals), forward
+
+    return on_faces(blocks, given)
+
+
+def _transposed(
+    of_cell: Callable, of_face: Callable, windows: Windows, primals, cotangents, ndim: int, fused: Fused | None
+):
+    """Cotangents of blocks and of what is given, from those of the faces."""
+    blocks, given = primals
+    leaves, tree = jax.tree.flatten((blocks, given, cotangents))
+    faces = jax.tree.leaves(cotangents)[0].shape
+
+    def by_face(*leaves: Array):
+        blocks, given, cotangents = tree.unflatten(leaves)
+        values, blocks_tree = jax.tree.flatten(blocks)
+        around = _cells(list(map(windows.of_block, values)), blocks_tree)
+        everywhere = jax.tree.map(lambda x: jnp.broadcast_to(x, faces), given)
+
+        def face(around, given):
+            return of_face([of_cell(cell, given) for cell in around], given)
+
+        return jax.vjp(face, around, everywhere)[1](cotangents)
+
+    around, pulled = (fused(by_face, ndim) if fused else by_face)(*leaves)
+    added = jax.tree.map(lambda block, *cells: jax.linear_transpose(windows.of_block, block)([*cells])[0], blocks, *around)
+    return added, jax.tree.map(lambda x, of: jnp.sum(x) if of.ndim == 0 else x, pulled, given)
+
+
+def _cells(columns: list[list[Array]], tree) -> list:
+    """Trees of the cells around each face, from the cells of each of their leaves."""
+    return [tree.unflatten(cell) for cell in zip(*columns, strict=True)]
