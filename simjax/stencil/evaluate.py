@@ -47,12 +47,12 @@ class Stencil:
     """A stencil that has been traced (`trace_stencil`).
 
     Attributes:
-        implementation: "xla"; "pallas" for kernels, of which one computes the interior and one gathers in reverse mode,
-            and which are interpreted on a CPU; "auto" for kernels on accelerators, where they are faster.
         function: as it was written. value: the same of padded blocks, traced.
         seen: traced values that it closes over.
         reaches: of each field, how far it reads into the ghost cells.
         width: ghost cells of the blocks on every side of `ndim` axes.
+        implementation: "xla"; "pallas" for kernels, of which one computes the interior and one gathers in reverse mode,
+            and which are interpreted on a CPU; "auto" for kernels on accelerators, where they are faster.
     """
 
     function: Callable
@@ -61,7 +61,7 @@ class Stencil:
     reaches: tuple[Reach, ...]
     width: int
     ndim: int
-    implementation: str = "xla"
+    implementation: str
 
     @property
     def stores(self) -> bool:
@@ -77,9 +77,7 @@ class Stencil:
         return of_boxes(self.value.of(seen), self.reaches, [self.width] * len(boxes))(*boxes)
 
 
-def trace_stencil(
-    function: Callable, fields: Leaves, width: int, ndim: int, implementation: str = "xla"
-) -> Stencil:
+def trace_stencil(function: Callable, fields: Leaves, width: int, ndim: int, implementation: str = "xla") -> Stencil:
     """The stencil `function(*padded)` of these fields, whose last `ndim` axes are the spatial ones.
 
     function: from blocks of any size with `width` ghost cells on every side to arrays on the interior. It may close

@@ -103,7 +103,9 @@ def _transposed(
         return jax.vjp(face, around, everywhere)[1](cotangents)
 
     around, pulled = (fused(by_face, ndim) if fused else by_face)(*leaves)
-    added = jax.tree.map(lambda block, *cells: jax.linear_transpose(windows.of_block, block)([*cells])[0], blocks, *around)
+    added = jax.tree.map(
+        lambda block, *cells: jax.linear_transpose(windows.of_block, block)([*cells])[0], blocks, *around
+    )
     return added, jax.tree.map(lambda x, of: jnp.sum(x) if of.ndim == 0 else x, pulled, given)
 
 

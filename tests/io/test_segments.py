@@ -133,7 +133,7 @@ def test_a_flipped_bit_is_an_error_that_names_the_file(written):
     folder, stem, make, _ = written
     path, variable = folder / segment_name(1, stem), "temperature" if stem == "fields" else "position"
     flip_a_value(path, variable)
-    with open_run(folder) as dataset, pytest.raises(InputOutputError, match=f"{variable}.*check_run"):
+    with open_run(folder) as dataset, pytest.raises(InputOutputError, match=f"{variable}.*check_files"):
         dataset[variable].load()
     with open_run(folder) as dataset, pytest.raises(InputOutputError, match="cannot be read"):
         dataset.load()

@@ -128,13 +128,13 @@ def shape_of(x) -> jax.ShapeDtypeStruct:
 
 
 def _blocks(arguments: Sequence[Array | Unpadded], for_many: bool) -> list[Array]:
-    blocks = dict(enumerate(arguments))
-    widths = {k: _width(x) for k, x in blocks.items() if isinstance(x, Unpadded)}
-    for width in set(widths.values()):
-        places = [k for k, w in widths.items() if w == width]
-        fields, ghosts = zip(*(arguments[k] for k in places), strict=True)
-        blocks.update(zip(places, padded([*fields], [*ghosts], width, for_many=for_many), strict=True))
-    return list(blocks.values())
+    parts = {k: x for k, x in enumerate(arguments) if isinstance(x, Unpadded)}
+    blocks = {k: x for k, x in enumerate(arguments) if not isinstance(x, Unpadded)}
+    for width in {_width(x) for x in parts.values()}:
+        some = {k: x for k, x in parts.items() if _width(x) == width}
+        fields, ghosts = [x.field for x in some.values()], [x.ghosts for x in some.values()]
+        blocks |= zip(some, padded(fields, ghosts, width, for_many=for_many), strict=True)
+    return [blocks[k] for k in range(len(arguments))]
 
 
 def _width(x: Unpadded) -> int:

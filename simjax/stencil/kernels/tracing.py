@@ -1,7 +1,7 @@
 """A stencil, as a model wrote it, traced to what it computes at one point."""
 
-import math
 import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

@@ -270,6 +270,13 @@ def test_a_run_stops_before_a_body_meets_a_wall():
 
 
 @pytest.mark.slow
+def test_the_pressure_around_a_thin_plate_is_solved_for_in_double_precision():
+    """The plate is three cells thick, and conjugate gradients take 140 iterations in the first step."""
+    coarse = ["grid.shape=[48,80]", "precision=float64", "time.end=0.1", "output.report=false"]
+    sj.load("falling_plate", coarse).run()  # raises NumericalError where it is not
+
+
+@pytest.mark.slow
 def test_a_body_that_reaches_a_wall_means_nothing():
     """Cells near the wall that it covers are told, all of them where it is beyond; periodic sides are none."""
     model, params = falling(sides=(PERIODIC, STILL)), parameters(0.02, 1.0)
