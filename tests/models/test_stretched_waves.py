@@ -186,13 +186,14 @@ def test_layers_on_a_stretched_axis():
     uneven = AbsorbingLayer(Domain(stretched((ENDS, 20, 2.0))), 5, sides)
     profile = uneven.profile(0, FACE, speed)
     assert profile is not None
-    np.testing.assert_array_equal(np.flatnonzero(profile.weight), [1, 2, 3, 4, 16, 17, 18, 19])
+    lines = np.r_[0:5, 15:20]  # of which a profile has values
+    np.testing.assert_array_equal(lines[np.flatnonzero(profile.weight)], [1, 2, 3, 4, 16, 17, 18, 19])
     grid = uneven.domain.grid
     thickness = [grid.widths(0)[own].sum() for own in (slice(5), slice(-5, None))]
     x = grid.coordinates(0, FACE)[[2, 18]]
     depth = np.divide([thickness[0] - x[0], x[1] - (2.0 - thickness[1])], thickness)
     expected = (2 * np.log(1e6) * depth**3 + 0.5 * np.pi * (1 - depth)) / thickness
-    np.testing.assert_allclose(np.asarray(profile.rate)[[2, 18]], expected, rtol=1e-12)  # rounding of places
+    np.testing.assert_allclose(np.asarray(profile.rate)[np.isin(lines, [2, 18])], expected, rtol=1e-12)  # rounding of places
 
 
 @pytest.mark.slow
