@@ -193,7 +193,8 @@ def test_layers_on_a_stretched_axis():
     x = grid.coordinates(0, FACE)[[2, 18]]
     depth = np.divide([thickness[0] - x[0], x[1] - (2.0 - thickness[1])], thickness)
     expected = (2 * np.log(1e6) * depth**3 + 0.5 * np.pi * (1 - depth)) / thickness
-    np.testing.assert_allclose(np.asarray(profile.rate)[np.isin(lines, [2, 18])], expected, rtol=1e-12)  # rounding of places
+    rate = np.asarray(profile.rate)[np.isin(lines, [2, 18])]
+    np.testing.assert_allclose(rate, expected, rtol=1e-12)  # rounding of places
 
 
 @pytest.mark.slow
