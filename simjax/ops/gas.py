@@ -224,8 +224,3 @@ def hydrostatic_rises(
     rise = spacing * means(density) * (gravity if gravity.ndim == 0 else means(gravity))
     faces = density.shape[array_axis] - 2 * width + 1
     return [lax.slice_in_dim(rise, k, k + faces, axis=array_axis) for k in range(2 * width - 1)]
-
-
-def along(w: Primitive, axis: int, ndim: int, width: int) -> Primitive:
-    """A state padded along all axes, cut to the interior along all but `axis`."""
-    return jax.tree.map(lambda u: pad_only(u, axis, ndim, width), w)

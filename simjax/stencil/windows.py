@@ -56,8 +56,8 @@ def of_windows(of_cell: Callable, of_face: Callable, windows: Windows, blocks: A
         blocks: arrays with ghost cells, of which the last `ndim` axes are the spatial ones; given: arrays on the faces
             and scalars.
 
-    On a CPU the function is differentiated as it stands. Values that it stores (`stencil.materialise`) are computed
-    once there, of cells too; face by face they would be computed again in every cell's place.
+    The transpose is formed face by face, by kernels where `transposed_by` says so. XLA on a CPU transposes the function
+    as it stands: it stores values (`stencil.materialise`), those of cells once and not for each face beside them.
     """
     fused = _fused.get()
 
