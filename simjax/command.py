@@ -33,7 +33,9 @@ class CommandParser(argparse.ArgumentParser):
 def exit_code_of(command: Callable[[], int]) -> int:
     """Run a command and return its exit code; a user's mistake is one sentence on stderr."""
     try:
-        return command()
+        code = command()
+        sys.stdout.flush()  # now, while a reader that has gone is no error; at the end of the interpreter it is one
+        return code
     except SimjaxError as error:
         if not is_of_another(error):
             print(f"simjax: {error}", file=sys.stderr)

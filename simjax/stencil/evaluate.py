@@ -96,7 +96,7 @@ def trace_stencil(function: Callable, fields: Leaves, width: int, ndim: int, imp
 
 
 def _kernels(implementation: str) -> Fused | None:
-    """What makes a kernel of a function; None where XLA computes it."""
+    """A function that makes kernels of others; None where XLA computes them."""
     return None if implementation == "xla" else functools.partial(lowered, interprets=implementation == "pallas")
 
 

@@ -110,9 +110,12 @@ def test_version(capsys):
     assert run(capsys, "--version")[0] == 0
 
 
-def test_a_closed_pipe_is_no_error(tmp_path):
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_closed_pipe_is_no_error(unbuffered):
+    """Python writes at once, or, as it does by default, at the end."""
     shell = f"'{sys.executable}' -m simjax.run --help | true; exit ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", shell], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    done = subprocess.run(["bash", "-c", shell], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
 
 
