@@ -22,7 +22,7 @@ from simjax.stencil.adjoint import (
 )
 from simjax.stencil.adjoint_parts import blocks_read, gathered_in_parts
 from simjax.stencil.boxes import of_boxes, reaches_of
-from simjax.stencil.formulation import gathers_in_reverse
+from simjax.stencil.formulation import gathers_in_reverse, kernels_may_win
 from simjax.stencil.interior_and_rim import stitch_interior_and_rim
 from simjax.stencil.kernels.operands import Unpadded
 from simjax.stencil.kernels.primitive import lowered
@@ -51,8 +51,7 @@ class Stencil:
         seen: traced values that it closes over.
         reaches: of each field, how far it reads into the ghost cells.
         width: ghost cells of the blocks on every side of `ndim` axes.
-        implementation: "xla"; "pallas" for kernels, of which one computes the interior and one gathers in reverse mode,
-            and which are interpreted on a CPU; "auto" for kernels on accelerators, where they are faster.
+        fused: `fused(function, ndim)` is a function as a kernel; None where XLA computes it.
     """
 
     function: Callable
@@ -61,7 +60,7 @@ class Stencil:
     reaches: tuple[Reach, ...]
     width: int
     ndim: int
-    implementation: str
+    fused: Fused | None
 
     @property
     def stores(self) -> bool:
@@ -80,8 +79,11 @@ class Stencil:
 def trace_stencil(function: Callable, fields: Leaves, width: int, ndim: int, implementation: str = "xla") -> Stencil:
     """The stencil `function(*padded)` of these fields, whose last `ndim` axes are the spatial ones.
 
-    function: from blocks of any size with `width` ghost cells on every side to arrays on the interior. It may close
-    over traced values; their derivatives are sums over the cells.
+    Args:
+        function: from blocks of any size with `width` ghost cells on every side to arrays on the interior. It may close
+            over traced values; their derivatives are sums over the cells.
+        implementation: "xla"; "pallas" for kernels, of which one computes the interior and one gathers in reverse mode,
+            and which are interpreted on a CPU; "auto" for kernels on accelerators, where they are faster.
     """
     seen: Leaves = []
     around = [(width, width)] * ndim
@@ -89,15 +91,18 @@ def trace_stencil(function: Callable, fields: Leaves, width: int, ndim: int, imp
     def padded(u: Array) -> Array:
         return jnp.pad(u, [(0, 0)] * (u.ndim - ndim) + around)
 
-    with transposed_by(_kernels(implementation)):
+    fused = _kernels(implementation)
+    with transposed_by(fused):
         value = _explicit(function, seen, jax.eval_shape(lambda *fields: [padded(u) for u in fields], *fields))
     reaches = reaches_of(value.closed, [width] * len(fields), ndim)
-    return Stencil(function, value, seen, reaches, width, ndim, implementation)
+    return Stencil(function, value, seen, reaches, width, ndim, fused)
 
 
 def _kernels(implementation: str) -> Fused | None:
     """A function that makes kernels of others; None where XLA computes them."""
-    return None if implementation == "xla" else functools.partial(lowered, interprets=implementation == "pallas")
+    if implementation == "xla" or (implementation == "auto" and not kernels_may_win()):
+        return None
+    return functools.partial(lowered, interprets=implementation == "pallas")
 
 
 def evaluate(stencil: Stencil, fields: Leaves, ghosts: list[list[Sides]], overlap: bool):
@@ -119,16 +124,15 @@ def evaluate(stencil: Stencil, fields: Leaves, ghosts: list[list[Sides]], overla
     Raises:
         NotLowered: it cannot become a kernel, as "pallas" demands.
     """
-    fused = _kernels(stencil.implementation)
-    computed = _computing(stencil, (fields, ghosts), overlap, fused)
+    computed = _computing(stencil, (fields, ghosts), overlap)
     results, seen = stencil.value.results, stencil.seen
     flows = all(jnp.issubdtype(leaf.dtype, jnp.inexact) for leaf in (*fields, *stencil.value.closed.out_avals))
     if stencil.stores or not flows:
         together = functools.partial(padded, for_many=stencil.stores)
         return results.unflatten(computed(seen, fields, ghosts, together))
     # Traced now: what it closes over may be gone when derivatives are taken.
-    gathers = fused is not None or gathers_in_reverse()
-    pull_back = _pulling_back(stencil, (fields, ghosts), fused) if gathers else None
+    gathers = stencil.fused is not None or gathers_in_reverse()
+    pull_back = _pulling_back(stencil, (fields, ghosts)) if gathers else None
 
     @jax.custom_jvp
     def evaluated(seen: Leaves, fields: Leaves, ghosts: list[list[Sides]]) -> Leaves:
@@ -138,8 +142,10 @@ def evaluate(stencil: Stencil, fields: Leaves, ghosts: list[list[Sides]], overla
     return results.unflatten(evaluated(seen, fields, ghosts))
 
 
-def _computing(stencil: Stencil, parts, overlap: bool, fused: Callable | None) -> Callable:
+def _computing(stencil: Stencil, parts, overlap: bool) -> Callable:
     """The way to compute it: `run(seen, fields, ghosts, together)`, where `together` joins the parts of blocks."""
+
+    fused = stencil.fused
 
     def leaves_of(*blocks: Array) -> Leaves:
         return jax.tree.leaves(stencil.function(*blocks))
@@ -166,12 +172,12 @@ def _computing(stencil: Stencil, parts, overlap: bool, fused: Callable | None) -
     return on_boxes
 
 
-def _pulling_back(stencil: Stencil, parts, fused: Callable | None) -> Callable:
+def _pulling_back(stencil: Stencil, parts) -> Callable:
     """`pull_back(of, fields, ghosts, cotangents)`: cotangents of the fields and of the ghost lines, by gathering.
 
     `of(value, blocks)` is the stencil, as `value` of these blocks.
     """
-    (fields, ghosts), width, ndim = parts, stencil.width, stencil.ndim
+    (fields, ghosts), width, ndim, fused = parts, stencil.width, stencil.ndim, stencil.fused
     # A kernel reads fields as they are; on a CPU, where the gather is jax's, one loop is better than one and strips.
     apart = fused is not None and all(n >= 2 * width for n in fields[0].shape[-ndim:])
     if apart:

@@ -26,3 +26,8 @@ def gathers_in_reverse() -> bool:
     own (counts in `docs/performance.md`).
     """
     return platform() in ("cpu", "tpu")
+
+
+def kernels_may_win() -> bool:
+    """Tell whether `auto` considers kernels: they are interpreted on a CPU, which is slower than XLA."""
+    return platform() != "cpu"

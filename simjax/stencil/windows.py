@@ -37,13 +37,17 @@ def transposed_by(fused: Fused | None) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Windows:
-    """Slices of a padded block: `line(block)` are the cells that faces along one axis read, and `around(line)` of these
-    the cells around each face, one array for each place."""
+    """Slices of a padded block.
+
+    line: of a block the cells that faces along one axis read. around: of a line the cells around each face, one array
+    for each place.
+    """
 
     line: Callable[[Array], Array]
     around: Callable[[Array], list[Array]]
 
     def of_block(self, block: Array) -> list[Array]:
+        """The cells around each face, one array for each place."""
         return self.around(self.line(block))
 
 

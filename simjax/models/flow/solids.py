@@ -52,8 +52,8 @@ from simjax.solvers.elliptic import Elliptic, cut, elliptic
 from simjax.solvers.multigrid import Approximate, solve_elliptic
 
 MOST_ITERATIONS = 400
-"""Of conjugate gradients; 140 were taken with the direct solve without bodies, in double precision and around a plate
-three cells thick."""
+"""Most iterations of conjugate gradients for the pressure. With the direct solve without bodies, a plate three cells
+thick took 140 in double precision."""
 
 
 class Reaction(eqx.Module):
