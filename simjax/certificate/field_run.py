@@ -24,6 +24,7 @@ from simjax.certificate.moved_shapes import (
     with_places,
 )
 from simjax.certificate.short_run import FRAMES, ShortRun, bounded, simplified
+from simjax.config.stretching import grid_of
 from simjax.core.domain import Domain
 from simjax.driver.compiled import SECTIONS
 from simjax.driver.differentiable_run import DifferentiableRun
@@ -86,7 +87,8 @@ class FieldRun(ShortRun):
                 * time.courant
                 * DifferentiableRun(dataclasses.replace(plain, time=once), sizes={}).stable_dt()
             )
-            dt = limit if math.isfinite(limit) else time.output_every / steps
+            dt = min(limit, _longest_falling(plain, steps))
+            dt = dt if math.isfinite(dt) else time.output_every / steps
         every = steps // FRAMES * dt
         short = dataclasses.replace(
             plain, time=dataclasses.replace(once, end=FRAMES * every, output_every=every, dt=dt)
@@ -143,6 +145,16 @@ class FieldRun(ShortRun):
             return total
 
         return measure
+
+
+def _longest_falling(config: Config, steps: int) -> float:
+    """The step at the end of which a body that the fluid moves, at rest at the start, falls as fast as a flow may go."""
+    body = getattr(config.physics, "body", None)
+    fall = 0.0 if body is None else math.hypot(*body.gravity)
+    if fall == 0.0 or config.time.courant is None:
+        return math.inf
+    h = min(grid_of(config.grid_of_fields()).mean_spacing)
+    return math.sqrt(COURANT_SHARE * config.time.courant * h / (steps * fall))
 
 
 def functions_of(config: Config) -> set[str]:

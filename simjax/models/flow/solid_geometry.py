@@ -203,15 +203,20 @@ def inverse_squares(depth: Array) -> Array:
     return inverse(neighbour_sum(jnp.maximum(depth, 0.0) ** 2, depth.ndim))
 
 
-def ghost_weights(depth: Array) -> Array:
-    """Weights of `followed` in values in bodies: their depth, below zero, times `inverse_squares`; zero in the fluid.
+def ghost_depth(depth: Array) -> Array:
+    """The depth that values in bodies follow the fluid with: below zero, at most `REACH` times that of the neighbours.
 
-    The depth counts up to `REACH` times that of the neighbours: farther behind the surface nothing follows it, as
-    `friction` takes the whole of what a body does to such neighbours.
+    Farther behind the surface nothing follows it, as `friction` takes the whole of what a body does to such neighbours.
+    In the fluid it is the depth itself.
     """
     here, weight = shift(depth, depth.ndim), inverse_squares(depth)
     most = jnp.where(weight > 0, jax.lax.rsqrt(jnp.where(weight > 0, weight, 1.0)), 0.0)
-    return jnp.where(here > 0, 0.0, -jnp.minimum(-here, REACH * most) * weight)
+    return jnp.where(here > 0, here, -jnp.minimum(-here, REACH * most))
+
+
+def ghost_weights(depth: Array) -> Array:
+    """Weights of `followed` in values in bodies: `ghost_depth` times `inverse_squares`; zero in the fluid."""
+    return jnp.minimum(ghost_depth(depth), 0.0) * inverse_squares(depth)
 
 
 def held(depth: Array) -> Array:
@@ -222,7 +227,22 @@ def held(depth: Array) -> Array:
     """
     here, ndim = shift(depth, depth.ndim), depth.ndim
     low = jnp.stack([shift(depth, ndim, axis, by) for axis in range(ndim) for by in (-1, 1)]).min(0)
-    return jnp.where(here > 0, _share(-low * inverse(here)), 1.0)
+    return jnp.where(here > 0, _share(-jnp.minimum(low, _behind_edges(depth)) * inverse(here)), 1.0)
+
+
+def _behind_edges(depth: Array) -> Array:
+    """The depth of the farthest neighbour behind a plane surface that faces all axes alike.
+
+    Whatever the direction of a plane surface, one neighbour is at least as far behind it. Beside an edge, or a body
+    thinner than a cell, there may be none, and this takes its place: the value tends to that of the surface there too.
+    """
+    here, ndim, steepness = shift(depth, depth.ndim), depth.ndim, 0.0
+    for axis in range(ndim):
+        ways = (jnp.abs(shift(depth, ndim, axis, by) - here) for by in (-1, 1))
+        steepness = steepness + jnp.maximum(*ways) ** 2
+    # Zero where the distance is constant, whose root has no derivative.
+    some = steepness > 0
+    return here - jnp.where(some, jnp.sqrt(jnp.where(some, steepness, 1.0) / ndim), 0.0)
 
 
 def _share(ratio: Array) -> Array:
@@ -247,26 +267,32 @@ def friction(depth: Array, spacing: Sequence[Spacing], component: int | None) ->
     On the line through a value at the depth d and a neighbour behind the surface, at -x d, what is linear is -x u at
     that neighbour (Gibou, Fedkiw, Cheng and Kang 2002, J. Comput. Phys. 176, 205). A ghost value serves while x is at
     most one. From there to `REACH` its share in the Laplacian falls to zero, and -x u, which grows without bound as
-    d vanishes, takes its place: so a value tends to that of the surface before the surface passes it.
+    d vanishes, takes its place: so a value tends to that of the surface before the surface passes it. In bodies the
+    rate is that without bound, so that a value which the surface lets go begins with that of the body.
 
     depth, spacing: with one cell more all around. component: of a velocity on faces; None: at cell centres.
     """
     ndim = depth.ndim
     here = shift(depth, ndim)
-    near, rate, explicit = inverse(here), jnp.zeros_like(here), []
+    near, rate, least, explicit = inverse(here), jnp.zeros_like(here), jnp.asarray(jnp.inf, depth.dtype), []
     most = 1 / float(jnp.finfo(depth.dtype).eps)
+
+    def ratio_to(beside: Array) -> Array:
+        return jnp.where(here > 0, jnp.clip(-beside * near, 0.0, most), jnp.where(beside < 0, most, 0.0))
+
     for axis in range(ndim):
         h = spacing[axis]
         h = jnp.broadcast_to(h, depth.shape) if isinstance(h, Array) else h
         below, own, above = apart_along(h, axis, ndim, axis == component)
         pair = []
         for by, distance in ((-1, below), (1, above)):
-            ratio = jnp.clip(-shift(depth, ndim, axis, by) * near, 0.0, most)
-            counted = scaled(_share(ratio), 1 / distance, 1 / own)
-            rate = rate + counted * ratio
-            pair.append(counted)
+            strength = scaled(jnp.ones_like(here), 1 / distance, 1 / own)
+            ratio = ratio_to(shift(depth, ndim, axis, by))
+            pair.append(strength * _share(ratio))
+            rate, least = rate + pair[-1] * ratio, jnp.minimum(least, strength)
         explicit.append((pair[0], pair[1]))
-    return Friction(rate, tuple(explicit))
+    edge = ratio_to(_behind_edges(depth))
+    return Friction(jnp.maximum(rate, least * _share(edge) * edge), tuple(explicit))
 
 
 def counted(padded: Array, by: Friction) -> Array:

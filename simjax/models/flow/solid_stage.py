@@ -129,8 +129,9 @@ def bulk_of(flow: Any, params: Any) -> Bulk:
     start = jnp.zeros((), dtype)
     still = flow.state_from({"velocity": (jnp.zeros(domain.block_shape, dtype),) * domain.grid.ndim}, params)
     immersion = flow.immersion_at(start, _solid_at(flow, still, params))
-    # Of a push that lasts no time: friction does nothing in it.
-    motions = free_body.motions(immersion, domain, layout, start, solids.Reach(start, start))
+    # Without friction, as in a push that lasts no time, faces would change from held to free as the surface passes them.
+    reach = reach_of(domain, params.viscosity, still.reaction)
+    motions = free_body.motions(immersion, domain, layout, start, reach)
     walls = with_outlets(domain, flow.projection.still_walls(), still.outlets, start)
 
     def taken(motion) -> Array:

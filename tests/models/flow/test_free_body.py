@@ -88,6 +88,22 @@ def test_fluid_and_body_keep_their_momentum_whatever_the_density():
         assert change <= 0.25 * np.abs(np.diff(motion[:, 1])).max()
 
 
+def test_the_virtual_mass_does_not_jump_where_the_surface_passes_faces():
+    """The sides of a plate along the diagonal, 3.5 cells thick, pass the centres of five faces each at once."""
+
+    def virtual(width):
+        def distance(t, x, y):
+            on = jnp.clip(0.5 * (x + y), 0.3, 0.7)
+            return jnp.hypot(x - on, y - on) - width * jnp.sqrt(0.5) / 16
+
+        model = Incompressible(Domain(Grid((16, 16))), [PERIODIC] * 2, solid=Solid(distance, free=ALL))
+        return solid_stage.bulk_of(model, parameters(0.02, 1.0)).virtual
+
+    below, above = (np.asarray(jax.jit(virtual)(2.5 + by)) for by in (1e-8, -1e-8))
+    # The mass grows with the thickness, by 1e-8 of it, and with the share of faces that is held, by a few times that.
+    np.testing.assert_allclose(below, above, rtol=0, atol=1e-6 * np.abs(above).max())
+
+
 @pytest.mark.parametrize(
     ("ndim", "across", "weight", "inertia"),
     [(2, 6, 0.005, 0.017), (2, 12, 0.001, 0.0042), (3, 8, 0.001, 0.0094), (3, 4, 0.1, 0.15)],

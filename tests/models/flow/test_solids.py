@@ -162,6 +162,50 @@ def test_nothing_depends_on_the_place_of_a_body_in_a_uniform_stream():
     assert abs(np.trapezoid(slopes, sizes) / (sizes[-1] - sizes[0]) / secant - 1) < 0.01
 
 
+def test_a_value_is_held_as_the_surface_passes_it_though_all_around_is_fluid():
+    """On both sides of a plane surface by rounding, and at a point that lies between all neighbours."""
+    i, j = jnp.meshgrid(jnp.arange(8.0), jnp.arange(8.0), indexing="ij")
+
+    def left(depth):
+        by = friction(depth, (1.0, 1.0), None)
+        return held(depth), by.rate / (1 + by.rate), *jax.tree.leaves(by.explicit)
+
+    below, above = (left((i - j) / np.sqrt(2) + by) for by in (-1e-12, 1e-12))
+    # Shares of what is linear in the distance, of which one neighbour is 0.7 away.
+    for one, other in zip(below, above, strict=True):
+        np.testing.assert_allclose(np.diag(one), np.diag(other), rtol=0, atol=1e-11)
+    holds, slowed, *_ = left(jnp.hypot(i - 4, j - 4) + 1e-12)
+    # Its own distance over that of the neighbours.
+    np.testing.assert_allclose([holds[3, 3], slowed[3, 3]], 1, rtol=0, atol=1e-11)
+    # Half as far from it as the neighbours of a plane surface are, nothing is held.
+    apart = left(jnp.hypot(i - 4, j - 4) + 0.75)
+    assert apart[0][3, 3] == apart[1][3, 3] == 0
+
+
+def along_the_diagonal(cells, width):
+    """Distance from a band along x = y in a periodic box; its sides pass centres of faces at (k + 1/2) sqrt(1/2) cells."""
+
+    def distance(t, x, y):
+        return jnp.abs((x - y + 0.5) % 1.0 - 0.5) / jnp.sqrt(2.0) - width * jnp.sqrt(0.5) / cells
+
+    return distance
+
+
+def test_what_a_moving_body_lets_through_does_not_jump_where_the_surface_passes_faces():
+    """Beside faces that just come out of the body, fluid at rest does not follow its velocity."""
+    domain, velocity = Domain(Grid((16, 16))), (lambda t, x, y: 1 + 0 * x, lambda t, x, y: 0.5 + 0 * x)
+
+    def blocked(width):
+        solid = Solid(along_the_diagonal(16, width), velocity, moving=True)
+        immersion = Incompressible(domain, [PERIODIC, PERIODIC], solid=solid).immersion_at(jnp.zeros(()))
+        return immersion.blocked, immersion.open
+
+    below, above = (jax.jit(blocked)(2.5 + by) for by in (1e-8, -1e-8))
+    # Open parts change by as much of a cell, and by a few times that, what flows through them.
+    for one, other in zip(jax.tree.leaves(below), jax.tree.leaves(above), strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=2e-7)
+
+
 def between_walls(cells, step, offset):
     """The error of the velocity in the middle between walls 0.6 apart, off the grid lines, and the force on them."""
     middle = 0.5 + offset / cells
