@@ -185,6 +185,17 @@ def test_a_member_that_failed_is_run_again_with_half_the_step(tmp_path):
     assert 10 * frame < step <= 10 * (frame + 1)  # ten steps a frame
 
 
+@pytest.mark.parametrize("step", ["dt", "courant"])
+def test_a_second_attempt_has_half_the_step(step):
+    """Whatever gives its length, and the same members and frames."""
+    given = {"dt": "time.dt=0.002", "courant": "time.courant=0.4"}[step]
+    config = sj.load("dye", [*DYE, "time.dt=null", given, *vary(3)]).config
+    first, second = (groups.of_group(config, groups.Group("g", (1, 2), 2, halvings)) for halvings in (0, 1))
+    assert getattr(first.time, step) == getattr(config.time, step) > 0
+    assert getattr(second.time, step) == 0.5 * getattr(config.time, step)
+    assert second.ensemble == first.ensemble and second.time.output_every == first.time.output_every
+
+
 def test_an_ensemble_that_does_not_fit_runs_in_groups(tmp_path):
     overrides = ["grid.shape=[32,32]", "precision=float64", "exact=null"]
     config = sj.load("dye", [*overrides, *vary(64), "limits.memory=1e-3"]).config

@@ -16,7 +16,9 @@ from simjax.config.folders import clear_run_folder
 from simjax.driver.compiled_instruments import CompiledInstruments
 from simjax.driver.compiled_run import compiled_run
 from simjax.errors import ConfigurationError
+from simjax.io.time_statistics_files import phase_coordinates
 from simjax.report.statistics_pictures import statistics_figures
+from simjax.schema.time_statistics import PhaseConfig
 from simjax.stepping.moments import Averages, Moments
 
 WAVE = {
@@ -267,6 +269,28 @@ def test_a_long_sum_of_float32_keeps_its_digits():
     variance = np.average((exact - mean) ** 2, weights=weights.astype(np.float64))
     # Each term is rounded to 6e-8 of itself, and these roundings do not add up.
     assert total(sums.second["u", "u"]) / total(sums.weight) == pytest.approx(variance, rel=1e-6)
+
+
+def test_extremes_have_the_time_at_which_they_occurred_first():
+    """Of values that occur twice, as those of a steady flow do in every step."""
+    values, alone = [1.0, -2.0, 3.0, 3.0, -2.0, 0.5], Averages(*(lambda u: u,) * 4)
+    moments = Moments(mins=("u",), maxs=("u",))
+    sums = moments.zero({"u": ()}, np.dtype("float64"))
+    for number, value in enumerate(values):
+        time = jnp.asarray(0.1 * number)
+        sums = moments.with_sample(sums, time, jnp.asarray(0.1), {"u": jnp.asarray(value)}, {"u": alone})
+    assert tuple(map(float, sums.max["u"])) == (3.0, 0.1 * 2)
+    assert tuple(map(float, sums.min["u"])) == (-2.0, 0.1)
+
+
+def test_parts_of_a_period_leave_no_gap():
+    """Each begins where the one before ends, and all together are a period; the first one is around its start."""
+    middles, bounds = (variable.values for variable in phase_coordinates(PhaseConfig(2.5, 5), "s"))
+    # Rounding of numbers below one.
+    np.testing.assert_allclose(bounds[1:, 0], bounds[:-1, 1], rtol=0, atol=1e-15)
+    assert bounds[-1, 1] - bounds[0, 0] == pytest.approx(1, abs=1e-15)
+    np.testing.assert_allclose(bounds.mean(axis=1), middles, rtol=0, atol=1e-15)
+    assert middles[0] == 0
 
 
 REFUSED = {

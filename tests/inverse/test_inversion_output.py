@@ -2,6 +2,7 @@
 
 import dataclasses
 import warnings
+from types import SimpleNamespace
 
 import flows
 import numpy as np
@@ -15,6 +16,7 @@ from simjax.grid import CENTER, FACE, Grid
 from simjax.io.inverse_output import FieldResult, InstrumentResult, InversionResult, NumberResult, write_inversion
 from simjax.report.inverse_figures import _residual_rows, write_pictures
 from simjax.report.inverse_report import write_inversion_report
+from simjax.report.inverse_rows import ProfileRow
 
 GRIDS = {
     1: Grid((64,), (0.0,), (2.0,)),
@@ -251,6 +253,18 @@ def test_the_last_snapshot_is_drawn_beside_what_was_measured_or_wanted(kind, ref
     np.testing.assert_array_equal(shown[reference], snapshot.measured[-1][..., middle].T)
     (error,) = alone.rows[0].panels if hasattr(alone, "rows") else alone.panels
     assert error.title == f"estimate − {reference}"
+
+
+def test_the_band_around_a_profile_holds_95_percent_of_a_normal_distribution():
+    bands, x, estimate, deviation = [], np.arange(3.0), np.array([1.0, -2.0, 0.5]), np.array([0.1, 0.3, 0.2])
+    versions = {"estimate": estimate[None], "deviation": deviation[None]}
+    sought = SimpleNamespace(versions=versions, names=("vorticity",), path="initial.vorticity")
+    row = ProfileRow(sought, 0, SimpleNamespace(coordinate=lambda axis: x), np.zeros((0, 1)))
+    row._band(SimpleNamespace(fill_between=lambda x, low, high, **style: bands.append((low, high))), estimate)
+    ((low, high),) = bands
+    # Two digits after the point are enough for a picture.
+    np.testing.assert_allclose((high - estimate) / deviation, 1.959964, rtol=1e-4)
+    np.testing.assert_allclose((estimate - low) / deviation, 1.959964, rtol=1e-4)
 
 
 def test_the_page_tells_what_was_found(tmp_path):

@@ -1,11 +1,15 @@
 """Solvers of least squares against a linear problem, whose answer and uncertainty are known exactly."""
 
+from math import erf
+from types import SimpleNamespace
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from simjax.inverse.estimate import _interval
 from simjax.inverse.methods.ensemble_kalman import EnsembleKalman
 from simjax.inverse.methods.gauss_newton import GaussNewton
 from simjax.inverse.methods.gradient_descent import GradientDescent, MultiStart, optimiser_named
@@ -173,6 +177,16 @@ def test_laplace_is_exact_for_a_linear_problem():
     # Conjugate gradients to 1e-6 of the right-hand side.
     assert found.deviations["a"] == pytest.approx(float(jnp.sqrt(COVARIANCE[0, 0])), rel=1e-5)
     assert not found.undetermined and not found.unconverged
+
+
+def test_an_interval_holds_95_percent_of_a_normal_distribution():
+    as_it_is = SimpleNamespace(physical=lambda latent, domain: latent)
+    problem = SimpleNamespace(transforms={"a": as_it_is}, domain=SimpleNamespace(unsplit=lambda: None))
+    deviation = 0.3
+    lower, upper = _interval(problem, "a", {"a": 2.0}, deviation)
+    below, above = (erf((end - 2.0) / (2**0.5 * deviation)) / 2 for end in (lower, upper))
+    # Rounding of numbers of order one.
+    assert above == pytest.approx(0.475, abs=1e-14) and below == pytest.approx(-0.475, abs=1e-14)
 
 
 def test_samples_have_the_posterior_covariance():

@@ -146,6 +146,17 @@ def test_lists_tell_what_does_not_fit():
     assert faults == [0, LIST_FULL, BLOCK_FULL]
 
 
+def test_a_list_as_long_as_the_most_neighbours_is_long_enough():
+    """Three particles in a cell have two neighbours each."""
+    cells, within, ids = stored(np.array([[1.3, 1.5, 1.7, 3.5]]), (4.8,), 1.2, periodic=(True,), capacity=8)
+
+    @compiled
+    def faults(within, ids):
+        return [neighbours_within(cells, within, ids, CUTOFF, rows)[1] for rows in (1, 2)]
+
+    assert [int(fault) for fault in faults(within, ids)] == [LIST_FULL, 0]
+
+
 @pytest.mark.parametrize(
     ("apart", "moved", "listed"), [(1 + 1e-9, 0.49, 0), (1 + 1e-9, 0.51, 0), (1 - 1e-9, 0.49, 0), (1 - 1e-9, 0.51, 2)]
 )
@@ -396,6 +407,20 @@ def test_migration_tells_what_goes_wrong():
     one = forward.at[:, 1:].set(0).at[:, 0, :, 1:].set(0)
     assert fault(one, tight, crowded, nowhere) == CELL_FULL
     assert fault(one, tight, crowded.at[7, 1, 0].set(EMPTY), nowhere) == 0
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_cell_that_is_full_along_one_axis_is_told(axis):
+    """A full cell and one of its neighbours along this axis, from which one particle comes: no slot is left."""
+    cells = Cells(Domain(Grid((3, 3))), 8, (True, True))
+    ids = np.full(cells.shape, EMPTY, np.int32)
+    ids[:, 1, 1] = np.arange(8)
+    beside = (0, 0, 1) if axis == 0 else (0, 1, 0)
+    ids[beside] = 8
+    position = np.zeros((2, *cells.shape))
+    position[(axis, *beside)] = 0.3  # nearly a cell
+    image = jnp.zeros(position.shape, jnp.int32)
+    assert int(rebinned(cells, jnp.asarray(position), image, jnp.asarray(ids), ())[-1]) == CELL_FULL
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -0.1, 5.1])

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from case import QUICK
+from jax.sharding import PartitionSpec
 
 from simjax.core.boundary import Dirichlet, Extrapolated, Neumann, Periodic, center_layout, face_layout
 from simjax.core.domain import Domain
@@ -16,6 +17,7 @@ from simjax.errors import ConfigurationError
 from simjax.grid import Grid
 from simjax.ops.difference import laplacian
 from simjax.parallel import decompose, distribute, make_mesh
+from simjax.solvers.lines import EVEN, ODD, PERIODIC, solve_lines
 from simjax.solvers.poisson import solve_poisson
 
 KINDS = {"periodic": Periodic, "neumann": Neumann, "dirichlet": Dirichlet}
@@ -164,6 +166,28 @@ def test_two_all_to_alls_per_cut_axis(mesh, kinds):
     calls = re.findall(r" (all-to-all|all-gather|all-reduce|collective-permute)(?:-start)?\(", program)
     # One there and one back; nothing else talks, least of all a gather of the field.
     assert calls == ["all-to-all"] * 2 * len(sizes)
+
+
+@pytest.mark.parametrize("ends", [PERIODIC, EVEN, ODD])
+def test_lines_that_are_cut_into_blocks_are_solved(ends):
+    """Of four blocks, whose waves are complex numbers, against the matrices of the second difference."""
+    n, h, eigenvalues = 8, 0.3, np.array([-0.1, -2.0, -50.0])
+    right = np.random.default_rng(0).normal(size=(3, n))
+    matrix = -2 * np.eye(n) + np.eye(n, k=1) + np.eye(n, k=-1)
+    matrix[0, n - 1 if ends == PERIODIC else 0] += -1 if ends == ODD else 1
+    matrix[n - 1, 0 if ends == PERIODIC else n - 1] += -1 if ends == ODD else 1
+
+    def solve(right, eigenvalues):
+        return solve_lines(right, eigenvalues, ("x",), axis=-1, spacing=h, ends=ends)
+
+    cut = PartitionSpec(None, "x")
+    found = distribute(solve, make_mesh({"x": 4}), in_specs=(cut, PartitionSpec()), out_specs=cut)(
+        jnp.asarray(right), jnp.asarray(eigenvalues[:, None])
+    )
+    lines = zip(eigenvalues, right, strict=True)
+    expected = [np.linalg.solve(matrix / h**2 + value * np.eye(n), line) for value, line in lines]
+    # Rounding times the condition of the matrices, at most 44 / 0.1.
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
 
 
 def test_leading_axes_are_independent_problems():

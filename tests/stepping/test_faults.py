@@ -5,12 +5,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
-from ordinary import Ordinary
+from ordinary import Ordinary, WithoutSpace
 
 import simjax as sj
+from simjax.core.domain import Domain
+from simjax.core.model import SelfSteppingModel
 from simjax.errors import ConfigurationError
 from simjax.integrators.table import INTEGRATORS
-from simjax.status import NON_FINITE, OK, UNPHYSICAL, spoiled
+from simjax.parallel import decompose, make_mesh
+from simjax.status import NON_FINITE, OK, SKIN_PASSED, UNPHYSICAL, spoiled
+from simjax.stepping.clock import Clock
+from simjax.stepping.one_step import arranged_steps
 from simjax.stepping.simulate import Schedule, simulate
 
 HEUN = INTEGRATORS["heun"]
@@ -69,6 +74,39 @@ def test_too_few_steps_for_a_frame_are_answered_with_a_schedule_that_has_more():
     assert f"A frame has 2 steps at most: allow more, as by {written}" in str(error.value)
     found = simulate(Limited(), HEUN, 1.0, jnp.full(2, 0.5), eval(written), frames=1)
     assert int(found.clock.status) == OK
+
+
+class Wanderer(WithoutSpace, SelfSteppingModel):
+    """A number on each device that grows by its rate in every step, and may be one more than when it was arranged."""
+
+    domain: Domain
+    steps_per_arrangement: int = 3
+
+    def arrange(self, state, params):
+        return state, state, jnp.zeros((), jnp.int32)
+
+    def step(self, number, t, dt, state, params, arrangement):
+        return state + params
+
+    def skin_used(self, state, arrangement):
+        return jnp.max(state - arrangement)
+
+    def stable_dt(self, state, params):
+        return jnp.asarray(1.0)
+
+
+@pytest.mark.parametrize(("rate", "status"), [(0.33, OK), (0.34, SKIN_PASSED)])
+def test_an_arrangement_that_no_longer_serves_one_device_ends_the_run_on_all(rate, status):
+    mesh = make_mesh({"x": 2})
+    model = Wanderer(decompose(sj.Grid((2,)), mesh))
+
+    def statuses(rates):
+        schedule = Schedule(steps=6, dt=jnp.asarray(0.1))
+        return arranged_steps(model, rates, (jnp.zeros(1), Clock.zero(float)), schedule, 6, "none")[1].status[None]
+
+    cut = PartitionSpec("x")
+    run = jax.shard_map(statuses, mesh=mesh, in_specs=cut, out_specs=cut, check_vma=False)
+    np.testing.assert_array_equal(jax.jit(run)(jnp.asarray([0.0, rate])), [status, status])
 
 
 def test_the_start_is_not_taken_for_the_answer():

@@ -1,5 +1,6 @@
 """The dynamic coefficient: the identity that it rests on, known answers, laminar flows, energy, and gradients."""
 
+import functools
 import itertools
 
 import jax
@@ -50,6 +51,27 @@ def test_germanos_identity():
         product, left_u, left_v = (germano.filtered(x, (0, 2), 3) for x in (u * v, u, v))
         direct = product - left_u * left_v
         np.testing.assert_allclose(stress, direct, rtol=0, atol=1e-14)
+
+
+def test_the_filter_is_as_wide_as_the_model_takes_it_to_be():
+    """A box filter of the width D takes x^2 to x^2 + D^2 / 12; the model has D / h to the power 2 of filtered axes."""
+    x = np.arange(5.0)
+    moment = germano.filtered(jnp.asarray(x**2), (0,), 1) - x[1:-1] ** 2
+    # Rounding of numbers of order ten.
+    np.testing.assert_allclose(moment, 2**2 / 12, rtol=0, atol=1e-14)
+    rates = np.array([-2.0, 1.0, 1.0])
+    gradient = [[np.full((3, 3, 3), rate if i == j else 0.0) for j in range(3)] for i, rate in enumerate(rates)]
+    filters = ((0, 1, 2), (0, 2))
+
+    @functools.partial(jax.jit, compiler_options=QUICK)
+    def stresses(gradient):
+        return [germano.modelled_stress(gradient, axes) for axes in filters]
+
+    for axes, found in zip(filters, stresses(gradient), strict=True):
+        for i, rate in enumerate(rates):
+            # 2 |S| S (1 - a) of a uniform strain, |S| = sqrt(12).
+            expected = 2 * 12**0.5 * rate * (1 - 2 ** (2 * len(axes) / 3))
+            np.testing.assert_allclose(found[i, i], expected, rtol=1e-14)
 
 
 @pytest.mark.slow

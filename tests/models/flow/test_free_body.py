@@ -13,8 +13,9 @@ from simjax.errors import ConfigurationError, NumericalError
 from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
 from simjax.models.flow import solid_stage
-from simjax.models.flow.free_body import body_params
+from simjax.models.flow.free_body import at_start, body_params, rates, rotation
 from simjax.models.flow.incompressible import Incompressible, Params
+from simjax.models.flow.solid_moments import Displaced
 from simjax.models.flow.solids import Solid
 from simjax.models.formulas import FormulaValue
 from simjax.schema.formula import Formula
@@ -102,6 +103,30 @@ def test_the_virtual_mass_does_not_jump_where_the_surface_passes_faces():
     below, above = (np.asarray(jax.jit(virtual)(2.5 + by)) for by in (1e-8, -1e-8))
     # The mass grows with the thickness, by 1e-8 of it, and with the share of faces that is held, by a few times that.
     np.testing.assert_allclose(below, above, rtol=0, atol=1e-6 * np.abs(above).max())
+
+
+def test_a_turned_body_turns_on_about_its_spin():
+    """R' = spin x R of the matrix that the quaternion stands for, and L' = 0 of the angular momentum R I R^T spin."""
+    spin, turned = jnp.asarray([0.3, -1.1, 0.7]), jnp.asarray([0.5, -0.1, 0.7, 0.5])  # a unit quaternion
+    params = body_params(3, jnp.asarray(2.0), initial_spin=spin)
+    body = eqx.tree_at(lambda body: body.turned, at_start(3, params), turned)
+    moment = jnp.asarray([[2.0, 0.3, -0.1], [0.3, 1.5, 0.2], [-0.1, 0.2, 0.8]])
+    bulk = Displaced(jnp.asarray(1.0), jnp.zeros(3), moment)
+
+    @jax.jit
+    def changes(body):
+        rate = rates(body, params, bulk)
+
+        def momentum(turned, spin):
+            turn = rotation(turned)
+            return turn, turn @ moment @ turn.T @ spin
+
+        return jax.jvp(momentum, (body.turned, spin), (rate.turned, rate.motion[3:]))
+
+    (turn, _), (change, torque) = changes(body)
+    # Rounding of numbers of order one.
+    np.testing.assert_allclose(change, np.cross(spin, turn, axisb=0, axisc=0), rtol=0, atol=1e-14)
+    np.testing.assert_allclose(torque, 0, atol=1e-14)
 
 
 @pytest.mark.parametrize(

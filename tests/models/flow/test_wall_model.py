@@ -14,7 +14,8 @@ from simjax.core.mappings import lines
 from simjax.errors import ConfigurationError
 from simjax.grid import Grid
 from simjax.models.flow.incompressible import Incompressible, State
-from simjax.models.flow.wall_model import WallModel, drag_rate
+from simjax.models.flow.wall_model import WallModel, drag_rate, modelled_walls, slowed
+from simjax.models.sides import velocity_layouts
 
 MODELLED = (WallModel(), WallModel())
 
@@ -72,6 +73,37 @@ def test_fast_flow_is_slowed_against_its_direction_in_the_cells_on_walls_alone()
         # Rounding: `drag_rate` itself is compared with an integral above; here its sign, direction and places are.
         expected[[0, -1]] = -friction * n * part
         np.testing.assert_allclose(np.asarray(slope)[1, :, 2], expected, rtol=1e-13, atol=1e-15)
+
+
+def test_each_wall_has_its_own_cells_and_the_speed_on_their_faces():
+    """Of cells that are lower at the lower wall, and a velocity that changes from face to face."""
+    stretch = (None, lines("formula", "s + 0.5*s*(s - 1)", 3, 0.0, 1.0), None)
+    domain, viscosity, sides = Domain(Grid((3, 3, 4), stretch=stretch)), 1e-3, [PERIODIC, MODELLED, PERIODIC]
+    layouts = velocity_layouts(sides, "m s-1")
+    velocity = [jnp.asarray(u) for u in np.random.default_rng(0).normal(size=(3, 3, 3, 4))]
+    slopes = [jnp.zeros(domain.grid.shape)] * 3
+
+    @jax.jit
+    def tendency(velocity):
+        return slowed(domain, layouts, modelled_walls(sides), 0.0, velocity, jnp.asarray(viscosity), slopes)
+
+    u, _, w = map(np.asarray, velocity)
+    # A face of u is between two cells along x, and each of these has a face of w at both of its ends along z.
+    w_at_u = np.mean([np.roll(w, (i, k), (0, 2)) for i in (0, 1) for k in (0, -1)], axis=0)
+    u_at_w = np.mean([np.roll(u, (i, k), (0, 2)) for i in (0, -1) for k in (0, 1)], axis=0)
+    widths = np.asarray(domain.grid.widths(1))
+    assert widths[-1] > 1.5 * widths[0]
+    found = tendency(velocity)
+    for slope, own, other in ((found[0], u, w_at_u), (found[2], w, u_at_w)):
+        expected = np.zeros(own.shape)
+        for at in (0, -1):
+            speed = np.hypot(own[:, at], other[:, at])
+            expected[:, at] = (
+                -own[:, at] * drag_rate(jnp.asarray(speed), jnp.asarray(viscosity), widths[at]) / widths[at]
+            )
+        # Rounding of numbers of order one.
+        np.testing.assert_allclose(slope, expected, rtol=0, atol=1e-13)
+    assert not np.any(found[1])
 
 
 def test_where_such_walls_are_not_taken():

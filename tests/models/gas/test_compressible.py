@@ -479,6 +479,20 @@ def test_floors_raise_what_lies_below_them_and_are_counted():
     assert model.constrain(0.0, 0.1, low, IDEAL) is low
 
 
+@pytest.mark.parametrize(("viscosity", "conductivity"), [(3.0, 0.0), (0.0, 2.0)], ids=["viscosity", "conduction"])
+def test_friction_and_conduction_limit_the_step_as_a_second_difference_does(viscosity, conductivity):
+    """At rest, 1 / dt is the sum of c / h and 2 D / h^2 with D = 4/3 mu / rho, or k (gamma - 1) / rho for R = 1."""
+    gamma, density, cells = 1.4, 0.7, (4, 5)
+    params = Params(jnp.asarray(gamma), viscosity=jnp.asarray(viscosity), conductivity=jnp.asarray(conductivity))
+    model = gas(cells, [PERIODIC] * 2)
+    state = start(model, density, (0.0, 0.0), 1.3, params=params)
+    diffusivity = max(4 / 3 * viscosity, (gamma - 1) * conductivity) / density
+    rate = sum(n * (gamma * 1.3 / density) ** 0.5 + 2 * diffusivity * n**2 for n in cells)
+    found = jax.jit(model.stable_dt, compiler_options=QUICK)(state, params)
+    # Rounding.
+    assert float(found) == pytest.approx(1 / rate, rel=1e-12)
+
+
 # ---------------------------------------------------------------------- what is told
 
 

@@ -85,6 +85,18 @@ def test_light_closes_in_conducting_matter(polarisation):
     assert max(found[f"in_{side}"] for side in ("x_lower", "y_lower", "y_upper")) < -0.01
 
 
+def test_heat_of_conduction_is_what_fields_lose():
+    """Uniform fields in a periodic box, which nothing else changes."""
+    model = sj.Maxwell(sj.Domain(sj.Grid((3, 2))), [(sj.PeriodicSide(),) * 2] * 2, polarisation="tm")
+    conductivity, dt = 0.7, 0.05
+    params = model.Params(jnp.asarray(2.0), jnp.asarray(1.0), jnp.asarray(conductivity))
+    found = readings(model, params, {"electric": (1.5,), "magnetic": (0.0,) * 2}, 3, lambda number: dt)
+    check(found)
+    # E is damped by (1 - r) / (1 + r) in each step, r = sigma dt / (2 eps), from eps E^2 / 2 = 2.25; rounding.
+    r = conductivity * dt / (2 * 2.0)
+    assert found["made_by_conduction"] == pytest.approx(2.25 * (((1 - r) / (1 + r)) ** 6 - 1), rel=1e-12)
+
+
 @pytest.mark.slow
 def test_a_pulse_leaves_through_the_side_that_it_runs_to():
     """Towards smaller x, with u = -p: the lower layer takes all of it but for what little comes back."""
