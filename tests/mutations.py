@@ -806,6 +806,11 @@ MUTATIONS = [
         "tests/particles/test_cells_and_pairs.py::test_a_list_as_long_as_the_most_neighbours_is_long_enough",
     ),
     Mutation(
+        "each device tells of its own list alone", "particles/neighbor_list.py",
+        "cells.domain.max(longest) > max_neighbors", "longest > max_neighbors",
+        "tests/particles/test_cells_and_pairs.py::test_a_list_as_long_as_the_most_neighbours_is_long_enough",
+    ),
+    Mutation(
         "each device trusts its own list", "stepping/one_step.py",
         "model.domain.max(farthest) <= 1", "farthest <= 1",
         "tests/stepping/test_faults.py::"
