@@ -704,6 +704,28 @@ MUTATIONS = [
         "tests/models/flow/test_free_body.py::test_fluid_and_body_keep_their_momentum_whatever_the_density",
     ),
     Mutation(
+        "faces in bodies are free until they come out", "models/flow/solid_geometry.py",
+        "jnp.where(beside < 0, most, 0.0)", "jnp.where(beside < 0, 0.0, 0.0)",
+        "tests/models/flow/test_solids.py::test_a_value_is_held_as_the_surface_passes_it_though_all_around_is_fluid",
+    ),
+    Mutation(
+        "edges hold nothing", "models/flow/solid_geometry.py",
+        "jnp.minimum(low, _behind_edges(depth))", "jnp.minimum(low, low)",
+        "tests/models/flow/test_solids.py::test_a_value_is_held_as_the_surface_passes_it_though_all_around_is_fluid",
+    ),
+    Mutation(
+        "profiles count the whole depth of faces in bodies", "models/flow/solids.py",
+        "(mean - beta * ghost_depth(depth))", "(mean - beta * own)",
+        "tests/models/flow/test_solids.py::"
+        "test_what_flows_beside_a_moving_body_does_not_jump_where_the_surface_passes_faces",
+    ),
+    Mutation(
+        "the virtual mass is that without friction", "models/flow/solid_stage.py",
+        "free_body.motions(immersion, domain, layout, start, reach)",
+        "free_body.motions(immersion, domain, layout, start, solids.Reach(start, start))",
+        "tests/models/flow/test_free_body.py::test_the_virtual_mass_does_not_jump_where_the_surface_passes_faces",
+    ),
+    Mutation(
         "a free body weighs as in a vacuum", "models/flow/free_body.py",
         "force = (params.density - 1) * bulk", "force = params.density * bulk",
         "tests/models/flow/test_free_body.py::test_fluid_and_body_keep_their_momentum_whatever_the_density",

@@ -87,7 +87,7 @@ class FieldRun(ShortRun):
                 * time.courant
                 * DifferentiableRun(dataclasses.replace(plain, time=once), sizes={}).stable_dt()
             )
-            dt = min(limit, _longest_falling(plain, steps))
+            dt = min(limit, longest_falling(plain, steps))
             dt = dt if math.isfinite(dt) else time.output_every / steps
         every = steps // FRAMES * dt
         short = dataclasses.replace(
@@ -147,8 +147,8 @@ class FieldRun(ShortRun):
         return measure
 
 
-def _longest_falling(config: Config, steps: int) -> float:
-    """The step at the end of which a body that the fluid moves, at rest at the start, falls as fast as a flow may go."""
+def longest_falling(config: Config, steps: int) -> float:
+    """The step in the last of which a body that the fluid moves falls by as much of a cell as a flow may go."""
     body = getattr(config.physics, "body", None)
     fall = 0.0 if body is None else math.hypot(*body.gravity)
     if fall == 0.0 or config.time.courant is None:

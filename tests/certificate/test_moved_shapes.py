@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from simjax.certificate.field_run import functions_of
+from simjax.certificate.field_run import functions_of, longest_falling
 from simjax.certificate.moved_shapes import SHAPE_OFFSET, keeps_formula, ways_of_formula, with_places
 from simjax.config import load_config
 from simjax.config.stretching import grid_of
@@ -21,6 +21,16 @@ def placed(name, overrides):
 def drifting():
     velocity = '["0.3 + 0*x", "sin(x)"]'
     return placed("cylinder", [f'coefficients.solid="{MOVING}"', f"+coefficients.solid_velocity={velocity}"])
+
+
+def test_a_body_falls_by_a_part_of_a_cell_in_the_last_step():
+    """At rest it limits no step, and then falls with 4 m s-2: half of the Courant number 0.7 of cells of 0.075 m."""
+    config = load_config("falling_plate", ["grid.shape=[24,40]"])
+    dt = longest_falling(config, 6)
+    assert dt * (4 * 6 * dt) == pytest.approx(0.5 * 0.7 * 0.075)
+    for still in ("cylinder", "gray_scott"):
+        assert longest_falling(load_config(still), 6) == np.inf
+    assert longest_falling(load_config("falling_plate", ["physics.body.gravity=[0,0]"]), 6) == np.inf
 
 
 def test_a_body_at_rest_is_given_as_an_array():

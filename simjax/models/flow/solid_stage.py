@@ -129,7 +129,7 @@ def bulk_of(flow: Any, params: Any) -> Bulk:
     start = jnp.zeros((), dtype)
     still = flow.state_from({"velocity": (jnp.zeros(domain.block_shape, dtype),) * domain.grid.ndim}, params)
     immersion = flow.immersion_at(start, _solid_at(flow, still, params))
-    # Without friction, as in a push that lasts no time, faces would change from held to free as the surface passes them.
+    # Without friction, as in a push that lasts no time, faces would be held or free as the surface lies.
     reach = reach_of(domain, params.viscosity, still.reaction)
     motions = free_body.motions(immersion, domain, layout, start, reach)
     walls = with_outlets(domain, flow.projection.still_walls(), still.outlets, start)

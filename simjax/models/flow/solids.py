@@ -237,9 +237,8 @@ class Solid(eqx.Module):
             own, holds = shift(depth, ndim), held(depth)
             volume = open_part(straightened(near, below, shares_of(ndim, axis, 1 / 3, OF_CELLS)), axis, below)
             mean, whole = mean_positive(straightened(near, below, shares_of(ndim, axis, 1 / 2, OF_CELLS)), axis, below)
-            # That of the face's centre where all of it is open, though the surface is curved. The weight vanishes with
-            # the square of the open length, and so before the depth of neighbours that the profile is divided by.
-            mean = mean + mean * inverse(2 * mean - whole) * (own - whole)
+            # That of the face's centre where all of it is open, though the surface is curved.
+            mean = mean + volume * (own - whole)
             # In the fluid the mean of what grows from zero at the surface, over its value here; beside the surface and
             # in bodies the rest of that mean is with the neighbours.
             beta = jnp.where(volume < 1, (1 - holds) * mean * inverse(own) + holds * volume, 1.0)
