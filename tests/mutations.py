@@ -704,8 +704,8 @@ MUTATIONS = [
         "tests/models/flow/test_free_body.py::test_fluid_and_body_keep_their_momentum_whatever_the_density",
     ),
     Mutation(
-        "faces in bodies are free until they come out", "models/flow/solid_geometry.py",
-        "jnp.where(beside < 0, most, 0.0)", "jnp.where(beside < 0, 0.0, 0.0)",
+        "friction without bound is explicit in part", "models/flow/solids.py",
+        "rate / lower / lower", "rate / lower",
         "tests/models/flow/test_solids.py::test_a_value_is_held_as_the_surface_passes_it_though_all_around_is_fluid",
     ),
     Mutation(

@@ -231,15 +231,16 @@ def held(depth: Array) -> Array:
 
 
 def _behind_edges(depth: Array) -> Array:
-    """The depth of the farthest neighbour behind a plane surface that faces all axes alike.
+    """The depth at which something holds a place, though all its neighbours may lie in the fluid.
 
-    Whatever the direction of a plane surface, one neighbour is at least as far behind it. Beside an edge, or a body
-    thinner than a cell, there may be none, and this takes its place: the value tends to that of the surface there too.
+    It is less by the root mean square, over the axes, of what the distance changes by to the nearer neighbour in depth:
+    where one lies farther in, as at every resolved surface, that one is at least as deep. Beside an edge, or a body
+    thinner than a cell, there may be none, and the value tends to that of the surface by this.
     """
-    here, ndim, steepness = shift(depth, depth.ndim), depth.ndim, 0.0
+    here, ndim, steepness = shift(depth, depth.ndim), depth.ndim, jnp.zeros((), depth.dtype)
     for axis in range(ndim):
         ways = (jnp.abs(shift(depth, ndim, axis, by) - here) for by in (-1, 1))
-        steepness = steepness + jnp.maximum(*ways) ** 2
+        steepness = steepness + jnp.minimum(*ways) ** 2
     # Zero where the distance is constant, whose root has no derivative.
     some = steepness > 0
     return here - jnp.where(some, jnp.sqrt(jnp.where(some, steepness, 1.0) / ndim), 0.0)
@@ -267,8 +268,7 @@ def friction(depth: Array, spacing: Sequence[Spacing], component: int | None) ->
     On the line through a value at the depth d and a neighbour behind the surface, at -x d, what is linear is -x u at
     that neighbour (Gibou, Fedkiw, Cheng and Kang 2002, J. Comput. Phys. 176, 205). A ghost value serves while x is at
     most one. From there to `REACH` its share in the Laplacian falls to zero, and -x u, which grows without bound as
-    d vanishes, takes its place: so a value tends to that of the surface before the surface passes it. In bodies the
-    rate is that without bound, so that a value which the surface lets go begins with that of the body.
+    d vanishes, takes its place: so a value tends to that of the surface before the surface passes it.
 
     depth, spacing: with one cell more all around. component: of a velocity on faces; None: at cell centres.
     """
@@ -278,7 +278,7 @@ def friction(depth: Array, spacing: Sequence[Spacing], component: int | None) ->
     most = 1 / float(jnp.finfo(depth.dtype).eps)
 
     def ratio_to(beside: Array) -> Array:
-        return jnp.where(here > 0, jnp.clip(-beside * near, 0.0, most), jnp.where(beside < 0, most, 0.0))
+        return jnp.clip(-beside * near, 0.0, most)
 
     for axis in range(ndim):
         h = spacing[axis]

@@ -168,19 +168,19 @@ def test_a_value_is_held_as_the_surface_passes_it_though_all_around_is_fluid():
     i, j = jnp.meshgrid(jnp.arange(8.0), jnp.arange(8.0), indexing="ij")
 
     def left(depth):
-        by = friction(depth, (1.0, 1.0), None)
-        return held(depth), by.rate / (1 + by.rate), *jax.tree.leaves(by.explicit)
+        rate = friction(depth, (1.0, 1.0), None).rate
+        return jnp.stack([held(depth), reach.explicit(rate), 1 - reach.slowed(jnp.ones_like(rate), rate)])
 
-    below, above = (left((i - j) / np.sqrt(2) + by) for by in (-1e-12, 1e-12))
-    # Shares of what is linear in the distance, of which one neighbour is 0.7 away.
-    for one, other in zip(below, above, strict=True):
-        np.testing.assert_allclose(np.diag(one), np.diag(other), rtol=0, atol=1e-11)
-    holds, slowed, *_ = left(jnp.hypot(i - 4, j - 4) + 1e-12)
-    # Its own distance over that of the neighbours.
-    np.testing.assert_allclose([holds[3, 3], slowed[3, 3]], 1, rtol=0, atol=1e-11)
-    # Half as far from it as the neighbours of a plane surface are, nothing is held.
-    apart = left(jnp.hypot(i - 4, j - 4) + 0.75)
-    assert apart[0][3, 3] == apart[1][3, 3] == 0
+    reach = solids.Reach(jnp.ones(()), jnp.ones(()))
+    below, above = (left((i - j) / np.sqrt(2) + by)[:, 2, 2] for by in (-1e-12, 1e-12))
+    # Shares of what is linear in the distance, of which one neighbour is 0.7 away. In bodies nothing is slowed, and
+    # what lies there follows the fluid.
+    np.testing.assert_allclose(below[:2], [1, 0], rtol=0, atol=1e-11)
+    np.testing.assert_allclose(above, [1, 0, 1], rtol=0, atol=1e-11)
+    # In front of a point by its own distance over that of the neighbours, which is one.
+    np.testing.assert_allclose(left(jnp.hypot(i - 4, j - 4) + 1e-12)[:, 3, 3], [1, 0, 1], rtol=0, atol=1e-11)
+    # Nothing is held that is not nearer to it than what is behind a plane surface.
+    np.testing.assert_array_equal(left(jnp.hypot(i - 4, j - 4) + 0.75)[:, 3, 3], 0)
 
 
 def along_the_diagonal(width):
