@@ -69,7 +69,7 @@ def test_the_filter_is_as_wide_as_the_model_takes_it_to_be():
 
     for axes, found in zip(filters, stresses(gradient), strict=True):
         for i, rate in enumerate(rates):
-            # 2 |S| S (1 - a) of a uniform strain, |S| = sqrt(12).
+            # 2 |S| S (1 - a) of a uniform strain, |S| = sqrt(12); a few roundings of it.
             expected = 2 * 12**0.5 * rate * (1 - 2 ** (2 * len(axes) / 3))
             np.testing.assert_allclose(found[i, i], expected, rtol=1e-14)
 
