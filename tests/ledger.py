@@ -36,7 +36,7 @@ OPTIMISED = (
 
 
 def run_pytest(folder: Path, groups: list[str], options: list[str], seconds: float | None = None) -> None:
-    """Run pytest with the tests of some groups, or all for an empty list; end it and its processes after some seconds."""
+    """Run pytest with the tests of some groups (of all, for an empty list), and end it and its processes in time."""
     (folder / "chosen.json").write_text(json.dumps(groups))
     for name in ("collected.json", "ended.jsonl"):
         (folder / name).unlink(missing_ok=True)
@@ -118,8 +118,8 @@ def _git(*arguments: str) -> str | None:
 def next_landing(ledger: Ledger, text: str) -> int:
     """The number of the landing that is being prepared: one more than the committed ledger has.
 
-    The ledger counts for itself, as a checkout may be without its history: it goes on by one where the file is as it was
-    committed, and stays where it has been written since.
+    The ledger counts for itself, as a checkout may be without its history: it goes on by one where the file is as it
+    was committed, and stays where it has been written since.
     """
     committed = _git("show", f"HEAD:{LEDGER.relative_to(ROOT).as_posix()}")
     return ledger.landing + (committed is not None and committed == text.strip())
@@ -127,9 +127,7 @@ def next_landing(ledger: Ledger, text: str) -> int:
 
 def run(ledger: Ledger, names: list[str], tests: dict[str, list[str]], minutes: float, processes: int) -> list[str]:
     """Run the first of some groups for so many minutes, and write what became of them into the ledger; those failed."""
-    expected = {
-        name: ledger.groups[name]["seconds"] or USUAL[name.split()[0]] * len(tests[name]) + 5 for name in names
-    }
+    expected = {name: ledger.groups[name]["seconds"] or USUAL[name.split()[0]] * len(tests[name]) + 5 for name in names}
     groups = chosen(names, expected, minutes, processes)
     print(f"{len(groups)} of {len(names)} groups, {sum(expected[name] for name in groups):.0f} s of tests", flush=True)
     if not groups:
@@ -153,8 +151,8 @@ def tell(ledger: Ledger, before: str) -> None:
     stale = [name for name in ledger.groups if ledger.is_stale(name)]
     failing = [name for name in stale if ledger.groups[name]["failed"]]
     oldest = max(map(ledger.age, stale), default=0)
-    print(f"landing {ledger.landing}: {len(stale)} of {len(ledger.groups)} groups have not passed on these sources; ", end="")
-    print(f"the oldest passed, or was entered, {oldest} landings ago")
+    print(f"landing {ledger.landing}: {len(stale)} of {len(ledger.groups)} groups have not passed on these sources,")
+    print(f"of which the oldest passed, or was entered, {oldest} landings ago")
     for name in failing:
         failed = ledger.groups[name]["failed"]
         print(f"  fails since {failed['commit']} or before: {name}: {', '.join(failed['tests'])}")
@@ -169,7 +167,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--touched", type=float, help="most minutes for groups that the change touches (default: all)")
     parser.add_argument("--processes", type=int, default=2, help="how many tests run at once")
     parser.add_argument("--only", default="", metavar="WORD", help="groups whose name contains a word")
-    parser.add_argument("--print", action="store_true", dest="printed", help="print the ledger's change; do not write it")
+    parser.add_argument("--print", action="store_true", dest="printed", help="print the change, do not write it")
     parser.add_argument("--family", action="store_true", help="print the case of this landing to run with OPTIMISED=1")
     given = parser.parse_args(arguments)
     before = LEDGER.read_text(encoding="utf-8")

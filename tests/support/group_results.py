@@ -1,7 +1,8 @@
 """Plugin of pytest for `tests/ledger.py`: runs the tests of some groups, and writes what became of each.
 
-The environment names the folder of results, GROUP_RESULTS. Read is `chosen.json`, a list of groups in their order
-(an empty one stands for all); written are `collected.json`, the tests of each, and `ended.jsonl`, a line for each part of a test that has ended.
+The environment names the folder of results, GROUP_RESULTS. Read is `chosen.json`, a list of groups in their order, of
+which an empty one stands for all. Written are `collected.json`, the tests of each group, and `ended.jsonl`, a line for
+each part of a test that has ended.
 """
 
 import json

@@ -60,8 +60,8 @@ def file_of(group: str) -> str:
 def own_sources(group: str, root: Path = ROOT) -> list[Path]:
     """Files that a group is about: a change of one of them touches it.
 
-    For `tests/models/flow/test_x.py` these are the test file, what it imports of `tests/support`, and `simjax/models/flow`
-    without the folders in it that have tests of their own.
+    For `tests/models/flow/test_x.py` these are the test file, what it imports of `tests/support`, and
+    `simjax/models/flow` without the folders in it that have tests of their own.
     """
     path = PurePosixPath(file_of(group))
     folder = path.relative_to("tests").parent.as_posix()
