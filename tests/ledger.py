@@ -140,7 +140,7 @@ def run(ledger: Ledger, names: list[str], tests: dict[str, list[str]], minutes: 
     for name, (failures, seconds) in ended.items():
         if name not in changed:
             ledger.record(name, commit(), failures, seconds)
-    print(f"{len(ended)} of {len(groups)} groups have ended", flush=True)
+    print(f"{len(ended)} of {len(groups)} groups have ended; not: {sorted({*groups} - {*ended})}", flush=True)
     if changed:
         print("sources have changed in the meantime: what has run on them is not written down", flush=True)
     return [name for name, (failures, _) in ended.items() if failures]
@@ -177,7 +177,7 @@ def main(arguments: list[str]) -> int:
         return 0
     ledger.landing = next_landing(ledger, before)
     with tempfile.TemporaryDirectory() as folder:
-        run_pytest(Path(folder), [], ["-n", "0", "--collect-only", "-q", "-q", "--no-header"])
+        run_pytest(Path(folder), [], ["-n", "0", "--collect-only", "-qqq"])
         tests = collected(Path(folder))
     ledger.enter(tests)
     known = [name for name in ledger.groups if ledger.groups[name]["failed"]]

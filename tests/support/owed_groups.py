@@ -7,6 +7,7 @@ on which sources it last passed, so that a test which nobody has run lately can 
 import functools
 import hashlib
 import json
+import math
 import re
 import zlib
 from pathlib import Path, PurePosixPath
@@ -212,4 +213,4 @@ class Ledger:
         if failures:
             group["failed"] = {**ran, "tests": failures[:5]}
         else:
-            group.update(own=self.own(name), seconds=round(seconds), passed=ran, failed=None)
+            group.update(own=self.own(name), seconds=math.ceil(seconds), passed=ran, failed=None)
