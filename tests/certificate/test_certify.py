@@ -253,7 +253,7 @@ def test_exit_codes(capsys, monkeypatch, passed, code):
 
 
 def test_help_imports_little_and_nothing_heavy(tmp_path):
-    """Importing is what help takes its time for: 180 modules, of which Python itself has a quarter; jax has thousands."""
+    """Importing is what help takes its time for: 180 modules, a quarter of them Python's own; jax has thousands."""
     code = "import sys, simjax.certificate.__main__ as c; c.main(['--help']); "
     code += "print('jax' in sys.modules, 'numpy' in sys.modules, len(sys.modules))"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

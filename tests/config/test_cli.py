@@ -65,7 +65,7 @@ def run(capsys, *arguments):
 
 
 def test_help_imports_little_and_nothing_heavy(tmp_path):
-    """Importing is what help takes its time for: 190 modules, of which Python itself has a quarter; jax has thousands."""
+    """Importing is what help takes its time for: 190 modules, a quarter of them Python's own; jax has thousands."""
     heavy = (
         "jax",
         "numpy",
