@@ -8,6 +8,7 @@ to `tests/reference/ledger.json`, which is committed with the change. The exit c
 """
 
 import argparse
+import contextlib
 import difflib
 import json
 import os
@@ -35,40 +36,42 @@ OPTIMISED = (
 )  # fmt: skip
 
 
-def run_pytest(folder: Path, groups: list[str], options: list[str], seconds: float | None = None) -> None:
+def run_pytest(folder: Path, groups: list[str], options: list[str], seconds: float, output=None) -> None:
     """Run pytest with the tests of some groups (of all, for an empty list), and end it and its processes in time."""
     (folder / "chosen.json").write_text(json.dumps(groups))
-    for name in ("collected.json", "ended.jsonl"):
-        (folder / name).unlink(missing_ok=True)
     paths = os.pathsep.join([str(ROOT / "tests" / "support"), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "GROUP_RESULTS": str(folder), "PYTHONPATH": paths.rstrip(os.pathsep)}
     files = sorted({file_of(group) for group in groups})
     command = [sys.executable, "-m", "pytest", "-p", "group_results", "-m", "slow or long", *options, *files]
-    process = subprocess.Popen(command, cwd=ROOT, env=environment, start_new_session=True)
+    process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, start_new_session=True)
     try:
         process.wait(seconds)
     except subprocess.TimeoutExpired:
         print(f"\nended after {seconds / 60:.0f} minutes; groups that are not complete are not counted", flush=True)
+        # The process that distributes tests says what has failed, and counts nothing more. Those that run the tests get
+        # no signal: a test whose own processes were interrupted would fail.
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(30)
     finally:
-        for number in (signal.SIGINT, signal.SIGKILL):
-            if process.poll() is None:
-                os.killpg(process.pid, number)
-                try:
-                    process.wait(20)
-                except subprocess.TimeoutExpired:
-                    continue
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
-def collected(folder: Path) -> dict[str, list[str]]:
-    """Names of the tests of each group that pytest found.
+def all_tests() -> dict[str, list[str]]:
+    """Names of the tests of each group that there is.
 
     Raises:
-        SystemExit: pytest found none, and has said why.
+        SystemExit: pytest could not collect them.
     """
-    try:
-        return json.loads((folder / "collected.json").read_text())
-    except FileNotFoundError:
-        raise SystemExit("pytest could not collect the tests: see above") from None
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with (folder / "output").open("w") as output:
+            run_pytest(folder, [], ["-n", "0", "--collect-only"], 600, output)
+        try:
+            return json.loads((folder / "collected.json").read_text())
+        except FileNotFoundError:
+            raise SystemExit(f"pytest could not collect the tests:\n{(folder / 'output').read_text()}") from None
 
 
 def outcomes(folder: Path) -> dict[str, tuple[list[str], float]]:
@@ -77,12 +80,12 @@ def outcomes(folder: Path) -> dict[str, tuple[list[str], float]]:
     A group all of whose tests were skipped has not run.
     """
     ended: dict[str, list[dict]] = {}
-    file = folder / "ended.jsonl"
+    file, tests_of = folder / "ended.jsonl", folder / "collected.json"
     for line in file.read_text().splitlines() if file.exists() else []:
         part = json.loads(line)
         ended.setdefault(part["test"], []).append(part)
     result = {}
-    for group, tests in collected(folder).items():
+    for group, tests in json.loads(tests_of.read_text()).items() if tests_of.exists() else ():
         parts = [part for test in tests for part in ended.get(test, [])]
         failed = {part["test"].partition("@")[0]: None for part in parts if part["outcome"] == "failed"}
         complete = {part["test"] for part in parts if part["when"] == "teardown"} == {*tests}
@@ -176,9 +179,7 @@ def main(arguments: list[str]) -> int:
         print(OPTIMISED[ledger.landing % len(OPTIMISED)])
         return 0
     ledger.landing = next_landing(ledger, before)
-    with tempfile.TemporaryDirectory() as folder:
-        run_pytest(Path(folder), [], ["-n", "0", "--collect-only", "-qqq"])
-        tests = collected(Path(folder))
+    tests = all_tests()
     ledger.enter(tests)
     known = [name for name in ledger.groups if ledger.groups[name]["failed"]]
     begun, failing = time.monotonic(), []
