@@ -20,9 +20,8 @@ def section(page, title):
 
 def rows(text):
     """Cells of the rows of a table, without its head."""
-    return [[cell.strip() for cell in row.strip("|").split("|")] for row in text.splitlines() if row.startswith("|")][
-        2:
-    ]
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 
 def test_the_page_has_the_parts_in_their_order():

@@ -1,5 +1,6 @@
 """The ledger of slow and long tests: it has all of them, none is owed for long, and it says what has happened."""
 
+import functools
 import itertools
 import json
 import shutil
@@ -164,7 +165,7 @@ def test_only_what_has_run_wholly_has_passed(tmp_path):
 
 
 def test_the_time_is_filled_by_the_oldest_that_fit():
-    seconds = {"a": 300.0, "b": 900.0, "c": 100.0, "d": 480.0, "e": 200.0}
+    seconds = {"a": 300.0, "b": 600.0, "c": 100.0, "d": 480.0, "e": 200.0}
     assert command.chosen([*"abcde"], seconds, 10, 2) == [*"acd"], "b is longer than the time for one process"
     assert command.chosen([*"abcde"], seconds, 0, 2) == []
 
@@ -174,6 +175,74 @@ def test_landings_are_counted_by_committed_ledgers(monkeypatch, checkout):
     committed = itertools.chain([text.strip(), "{}", None])
     monkeypatch.setattr(command, "_git", lambda *arguments: next(committed))
     assert [command.next_landing(checkout, text) for _ in range(3)] == [4, 3, 3]
+
+
+@pytest.fixture
+def prepared(monkeypatch, checkout):
+    """The command in the small checkout, where every group is stale; `fails` are those whose tests do not pass."""
+    fails = []
+
+    def run_pytest(folder, groups, options, seconds):
+        tests = {group: [f"{group}::x"] for group in groups}
+        (folder / "collected.json").write_text(json.dumps(tests))
+        parts = [part for group in groups for part in ends(f"{group}::x", "failed" if group in fails else "passed")]
+        lines = [json.dumps({"test": t, "when": w, "outcome": o, "seconds": 1.0}) for t, w, o in parts]
+        (folder / "ended.jsonl").write_text("\n".join(lines))
+
+    file = checkout.root / "tests" / "reference" / "ledger.json"
+    file.write_text(checkout.text())
+    write(checkout, "simjax/c.py", "x = 1")
+    monkeypatch.setattr(command, "LEDGER", file)
+    monkeypatch.setattr(command, "ROOT", checkout.root)
+    monkeypatch.setattr(command, "Ledger", functools.partial(Ledger, root=checkout.root))
+    command.Ledger.read = functools.partial(Ledger.read, root=checkout.root)
+    monkeypatch.setattr(command, "run_pytest", run_pytest)
+    monkeypatch.setattr(command, "all_tests", lambda: {name: ["x"] for name in (GROUP, OTHER, LONG)})
+    return fails, lambda: Ledger.read(file.read_text(), checkout.root)
+
+
+def test_the_command_runs_what_is_stale_and_tells_a_failure_once(prepared, checkout):
+    fails, now = prepared
+    fails.append(OTHER)
+    assert command.main(["--minutes", "5"]) == 1
+    assert now().is_stale(OTHER) and now().failed_here(OTHER)
+    assert not now().is_stale(GROUP) and not now().is_stale(LONG)
+    # Other sources: it fails still, which the ledger has.
+    write(checkout, "simjax/c.py", "x = 2")
+    assert command.main(["--minutes", "5"]) == 0 and now().failed_here(OTHER)
+    # The change is about it.
+    write(checkout, "simjax/a/b/two.py", "x = 3")
+    assert command.main(["--minutes", "5"]) == 1
+    fails.clear()
+    assert command.main(["--minutes", "5"]) == 0 and now().owed() == []
+
+
+def test_the_command_can_print_alone(prepared, capsys):
+    before = prepared[1]().text()
+    assert command.main(["--minutes", "5", "--print"]) == 0 and prepared[1]().text() == before
+    assert "+  " + json.dumps(GROUP) in capsys.readouterr().out
+
+
+def test_what_runs_while_sources_change_is_not_written_down(prepared, monkeypatch, checkout):
+    run_pytest = command.run_pytest
+
+    def change(*arguments):
+        run_pytest(*arguments)
+        (checkout.root / "simjax" / "c.py").write_text("x = 2")
+
+    monkeypatch.setattr(command, "run_pytest", change)
+    command.main(["--minutes", "5"])
+    assert {*prepared[1]().owed()} == {GROUP, OTHER, LONG}
+
+
+def test_a_group_is_run_by_pytest(tmp_path):
+    """In a process of its own among two that share the tests, as always."""
+    group = "slow tests/core/test_members.py"
+    command.run_pytest(tmp_path, [group], ["-n", "1"], 300)
+    ((name, (failures, seconds)),) = command.outcomes(tmp_path).items()
+    assert name == group and failures == [] and seconds > 0
+    tests = json.loads((tmp_path / "collected.json").read_text())[group]
+    assert len(tests) > 1 and all(test.startswith(f"{file_of(group)}::") for test in tests)
 
 
 def test_families_that_are_run_optimised_are_cases():
