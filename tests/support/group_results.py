@@ -35,11 +35,17 @@ def pytest_collection_modifyitems(config, items):
     return result
 
 
-def pytest_runtest_logreport(report):
-    if "PYTEST_XDIST_WORKER" in os.environ:  # the process that distributes tests writes
-        return
-    skipped = report.skipped and not hasattr(report, "wasxfail")
-    outcome = "skipped" if skipped else "failed" if report.failed else "passed"
-    ended = {"test": report.nodeid, "when": report.when, "outcome": outcome, "seconds": report.duration}
-    with (FOLDER / "ended.jsonl").open("a") as file:
-        file.write(json.dumps(ended) + "\n")
+def pytest_configure(config):
+    if not hasattr(config, "workerinput"):  # the process that distributes tests hears of all
+        config.pluginmanager.register(Results())
+
+
+class Results:
+    """The part of the plugin that writes what has ended, in one process."""
+
+    def pytest_runtest_logreport(self, report):
+        skipped = report.skipped and not hasattr(report, "wasxfail")
+        outcome = "skipped" if skipped else "failed" if report.failed else "passed"
+        ended = {"test": report.nodeid, "when": report.when, "outcome": outcome, "seconds": report.duration}
+        with (FOLDER / "ended.jsonl").open("a") as file:
+            file.write(json.dumps(ended) + "\n")
