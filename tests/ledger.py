@@ -32,7 +32,8 @@ START, MARGIN = 20, 0.85
 OPTIMISED = (
     "flow-2d-walls", "gas-1d-weno", "maxwell-2d", "particles-liquid-2d", "declared-allen_cahn", "spectral-vorticity-2d",
     "boussinesq-2d-walls", "burgers-1d", "acoustic-1d", "passive-scalar-2d-walls", "transport-2d-implicit",
-    "semilinear-kdv-1d", "gas-2d-walls",
+    "semilinear-gray-scott-2d", "gas-2d-walls", "particles-plasma-2d", "flow-2d-free-body", "acoustic-2d",
+    "boussinesq-2d-moving-solid", "particles-water-2d",
 )  # fmt: skip
 
 
