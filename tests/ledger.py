@@ -108,8 +108,10 @@ def chosen(names: list[str], expected: dict[str, float], minutes: float, process
 
 
 def commit() -> str:
-    """The commit that is checked out, with a + where files differ from it; "unknown" without git."""
-    return _git("describe", "--always", "--dirty=+", "--abbrev=8", "--exclude=*") or "unknown"
+    """The commit that is checked out, with a + where files but the ledger differ from it; "unknown" without git."""
+    number = _git("rev-parse", "--short=8", "HEAD")
+    changed = _git("status", "--porcelain", "--", ".", f":!{LEDGER.relative_to(ROOT).as_posix()}")
+    return number + "+" * bool(changed) if number else "unknown"
 
 
 def _git(*arguments: str) -> str | None:

@@ -135,6 +135,9 @@ def test_groups_are_late_after_so_many_landings(checkout):
     checkout.enter([GROUP, OTHER, LONG, "long tests/a/b/test_b.py"])
     assert checkout.overdue() == sorted([GROUP, LONG])
     assert {*checkout.owed()[:2]} == {GROUP, LONG}, "the oldest run first"
+    assert checkout.owed()[2:] == ["long tests/a/b/test_b.py"] and checkout.age(OTHER) == 0
+    write(checkout, "simjax/c.py", "x = 2")
+    assert checkout.owed()[2:] == ["long tests/a/b/test_b.py", OTHER], "never passed"
     checkout.landing -= 1
     assert checkout.overdue() == []
     checkout.enter([OTHER])

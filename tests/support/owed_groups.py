@@ -203,8 +203,12 @@ class Ledger:
         return [name for name in self._oldest_first() if self.is_stale(name) and not self.failed_here(name)]
 
     def _oldest_first(self) -> list[str]:
-        # Groups of one age in an order that has nothing to do with their folders, so that every run sees many of these.
-        return sorted(self.groups, key=lambda name: (-self.age(name), zlib.crc32(name.encode())))
+        # Groups of one age in an order that has nothing to do with their folders, so that every run sees many of these;
+        # first those that have never passed.
+        def order(name):
+            return -self.age(name), self.groups[name]["passed"] is not None, zlib.crc32(name.encode())
+
+        return sorted(self.groups, key=order)
 
     def record(self, name: str, commit: str, failures: list[str], seconds: float) -> None:
         """Write down a complete run of a group on the sources that are here."""
