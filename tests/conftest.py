@@ -2,7 +2,6 @@
 
 import gc
 import os
-import zlib
 
 # Traced programs are many small objects that live long: looking for garbage among them took a tenth of the time.
 gc.set_threshold(50_000, 20, 20)
@@ -49,16 +48,13 @@ FIRST = (
     "test_pages",
 )
 # Tests that share nothing with others of their file.
-APART = ("test_inverse_experiments", "test_several_experiments")
+APART = ("test_inverse_experiments", "test_several_experiments", "test_mutations")
 
 
 def pytest_collection_modifyitems(config, items):
-    """A file's tests share what they compile, so they stay with one worker; of the equivalence, a case's do.
-
-    With SHARE=2/4 in the environment only the second of four shares is run; a group is in one of them.
-    """
-    share, shares = map(int, os.environ.get("SHARE", "1/1").split("/"))
-    kept, passed_over = [], []
+    """A file's tests share what they compile, so they stay with one worker; of the equivalence, a case's do."""
+    # All that were found, before `-m` and `-k` choose among them; test_ledger.py compares them with the ledger.
+    config.stash["collected"] = [*items]
     items.sort(key=lambda item: FIRST.index(item.path.stem) if item.path.stem in FIRST else len(FIRST))
     for item in items:
         case = getattr(item, "callspec", None) and item.callspec.params.get("case")
@@ -66,9 +62,6 @@ def pytest_collection_modifyitems(config, items):
         if item.name.startswith("test_every_experiment_passes") or item.path.stem in APART:
             group = item.name
         item.add_marker(pytest.mark.xdist_group(group))
-        (kept if zlib.crc32(group.encode()) % shares == share - 1 else passed_over).append(item)
-    config.hook.pytest_deselected(items=passed_over)
-    items[:] = kept
 
 
 def pytest_sessionfinish():

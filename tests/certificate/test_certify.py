@@ -4,7 +4,6 @@ import dataclasses
 import os
 import subprocess
 import sys
-import time
 
 import configurations
 import jax
@@ -253,20 +252,16 @@ def test_exit_codes(capsys, monkeypatch, passed, code):
     assert seen == {"name": "cavity", "steps": 4, "devices": None}
 
 
-@pytest.mark.slow
-def test_help_is_quick_and_imports_nothing_heavy(tmp_path):
+def test_help_imports_little_and_nothing_heavy(tmp_path):
+    """Importing is what help takes its time for: 180 modules, a quarter of them Python's own; jax has thousands."""
     code = "import sys, simjax.certificate.__main__ as c; c.main(['--help']); "
-    code += "print('jax' in sys.modules, 'numpy' in sys.modules)"
+    code += "print('jax' in sys.modules, 'numpy' in sys.modules, len(sys.modules))"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    durations = []
-    for _ in range(3):  # the best of three: other processes may be busy on this machine
-        started = time.perf_counter()
-        shown = subprocess.run(
-            [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
-        )
-        durations.append(time.perf_counter() - started)
-    assert shown.stdout.startswith("usage: ") and shown.stdout.splitlines()[-1] == "False False"
-    assert min(durations) < 1.0
+    shown = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+    )
+    *heavy, count = shown.stdout.splitlines()[-1].split()
+    assert shown.stdout.startswith("usage: ") and heavy == ["False", "False"] and int(count) < 250
 
 
 @pytest.mark.slow

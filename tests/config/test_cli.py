@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from types import SimpleNamespace
 
 import pytest
@@ -65,8 +64,8 @@ def run(capsys, *arguments):
 # ---- help and lists
 
 
-@pytest.mark.slow
-def test_help_is_quick_and_imports_nothing_heavy(tmp_path):
+def test_help_imports_little_and_nothing_heavy(tmp_path):
+    """Importing is what help takes its time for: 190 modules, a quarter of them Python's own; jax has thousands."""
     heavy = (
         "jax",
         "numpy",
@@ -80,14 +79,11 @@ def test_help_is_quick_and_imports_nothing_heavy(tmp_path):
         "omegaconf",
     )
     code = "import sys, simjax.run; simjax.run.main(['--help']); "
-    code += f"print([module for module in {heavy} if module in sys.modules])"
-    assert command(cwd=tmp_path, code=code).stdout.splitlines()[-1] == "[]"
-    durations = []
-    for _ in range(3):  # the best of three: other processes may be busy on this machine
-        started = time.perf_counter()
-        shown = command("--help", cwd=tmp_path)
-        durations.append(time.perf_counter() - started)
-    assert shown.returncode == 0 and shown.stderr == "" and min(durations) < 1.0
+    code += f"print(len(sys.modules), [module for module in {heavy} if module in sys.modules])"
+    count, found = command(cwd=tmp_path, code=code).stdout.splitlines()[-1].split(maxsplit=1)
+    assert found == "[]" and int(count) < 250
+    shown = command("--help", cwd=tmp_path)
+    assert shown.returncode == 0 and shown.stderr == ""
     for experiment in list_experiments():
         assert f"  {experiment.name} " in shown.stdout and experiment.description in shown.stdout
     assert list(tmp_path.iterdir()) == []

@@ -23,7 +23,7 @@ GAS = {
     "particles": {"placement": "square", "count": 64, "temperature": 1.0, "fractions": [0.5, 0.5]},
     "time": {"end": 0.02, "output_every": 0.01, "dt": 0.005},
     "output": {"report": False, "animation": False},
-    "outputs": [{"tracks": {"ids": [5, 63]}, "every": "step"}, 
+    "outputs": [{"tracks": {"ids": [5, 63]}, "every": "step"},
                 {"density": {"shape": [6, 4]}, "of": ["number_density", "velocity", "temperature"]}],
 }  # fmt: skip
 IDS = [40, 3, 17]

@@ -263,10 +263,8 @@ def test_names_passwords_and_queries_are_not_shown(text, shown):
 
 @pytest.mark.parametrize("piece", ["x", "s3://", "s3://a:", "s3://a?", "s3://a:b@c?d ", "?", "@"])
 def test_a_long_text_is_looked_through_once(piece):
-    """A second on a busy machine, where a million places could each be the start of a scheme it would be hours."""
-    begun = time.monotonic()
+    """Where a million places could each be the start of a scheme it would be hours, and a test has minutes."""
     without_credentials(piece * (10**6 // len(piece)) + "://@?")
-    assert time.monotonic() - begun < 20
 
 
 @pytest.mark.parametrize("key", ["output.copy_to", "resume"])

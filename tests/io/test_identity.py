@@ -281,6 +281,6 @@ def test_a_disk_without_room_for_more_files_is_told_as_that(tmp_path, monkeypatc
 
 
 def test_the_wall_clock_limit_counts_from_the_launch(tmp_path):
-    with pytest.raises(ConfigurationError, match=r"limit of 600 s is reached before the first step, 60\d\.\d s after"):
+    with pytest.raises(ConfigurationError, match=r"600 s is reached before the first step, \d{3,}\.\d s after"):
         run(tmp_path / "late", "limits.wall_clock=600", launched=time.monotonic() - 600, on_stop="return")
     assert not (tmp_path / "late").exists()

@@ -3,7 +3,6 @@
 import ast
 import re
 
-import pytest
 from paths import ROOT
 
 MODULES = sorted((ROOT / "simjax").rglob("*.py"))
@@ -19,13 +18,22 @@ def first_words(source):
             yield node.body[0].lineno, re.split(r"\W", text.lstrip("`"), maxsplit=1)[0]
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_docstrings_begin_with_a_noun_or_a_verb(module):
-    source = module.read_text(encoding="utf-8")
-    wrong = [f"{module.name}:{line}: {word}" for line, word in first_words(source) if word in RIDDLES]
-    assert not wrong, f"a docstring begins with a noun phrase or a verb: {wrong}"
-    came = [number for number, line in enumerate(source.splitlines(), 1) if re.search(r"\bcame\b", line)]
-    assert not came, f"{module.name}: write 'got' for 'came' in lines {came}"
+def lines_of(find):
+    """Places in all modules, each as file:line: word, of what `find` yields of a source as (line, word)."""
+    sources = {module.relative_to(ROOT): module.read_text(encoding="utf-8") for module in MODULES}
+    return [f"{module}:{line}: {word}" for module, source in sources.items() for line, word in find(source)]
+
+
+def test_docstrings_begin_with_a_noun_or_a_verb():
+    wrong = lines_of(lambda source: [(line, word) for line, word in first_words(source) if word in RIDDLES])
+    assert not wrong, "a docstring begins with a noun phrase or a verb"
+
+
+def test_what_was_given_is_got():
+    numbered = lines_of(
+        lambda source: [(n, "came") for n, line in enumerate(source.splitlines(), 1) if re.search(r"\bcame\b", line)]
+    )
+    assert not numbered, "write 'got' for 'came'"
 
 
 def test_the_pattern_finds_them():

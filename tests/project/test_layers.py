@@ -203,9 +203,15 @@ def test_the_package_was_found():
     assert len(MODULES) > 30
 
 
-@pytest.mark.parametrize("name", [name for name in MODULES if name != "core"])
-def test_modules_import_strictly_lower_layers(name):
-    assert _breaches(name, _modules()[name].imported_modules()) == []
+def _of_all(check, names=MODULES) -> dict[str, list]:
+    """What a check finds wrong with modules, by their names; `check(name)` is a list."""
+    found = {name: check(name) for name in names}
+    return {name: wrong for name, wrong in found.items() if wrong}
+
+
+def test_modules_import_strictly_lower_layers():
+    names = [name for name in MODULES if name != "core"]
+    assert _of_all(lambda name: _breaches(name, _modules()[name].imported_modules()), names) == {}
 
 
 @pytest.mark.parametrize(
@@ -234,9 +240,8 @@ def _families_named(name: str, targets) -> list[str]:
     return [] if _within(name, homes) else sorted(target for target in targets if _within(target, homes))
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_the_shell_and_what_models_share_name_no_family_of_models(name):
-    assert _families_named(name, _modules()[name].imported_modules()) == []
+def test_the_shell_and_what_models_share_name_no_family_of_models():
+    assert _of_all(lambda name: _families_named(name, _modules()[name].imported_modules())) == {}
 
 
 def test_a_family_named_elsewhere_would_be_seen():
@@ -261,18 +266,26 @@ def test_imports_have_no_cycle():
         visit(name)
 
 
-@pytest.mark.parametrize("what", HOMES)
-def test_one_home_each(what):
-    words, homes = HOMES[what]
-    found = {name for name, module in _modules().items() if module.words & words}
-    assert {name for name in found if not _within(name, homes)} == set()
-    assert found, f"no module uses {what}: the list of names is out of date"
+def test_one_home_each():
+    using = {
+        what: [name for name, module in _modules().items() if module.words & words]
+        for what, (words, _) in HOMES.items()
+    }
+    astray = {what: [name for name in names if not _within(name, HOMES[what][1])] for what, names in using.items()}
+    assert astray == {what: [] for what in HOMES}
+    assert [what for what, names in using.items() if not names] == [], "the lists of names are out of date"
 
 
-@pytest.mark.parametrize("package", PACKAGES)
-def test_packages_are_imported_in_one_place(package):
-    found = {name for name, module in _modules().items() for dotted in module.loaded if _within(dotted, (package,))}
-    assert {name for name in found if not _within(name, PACKAGES[package])} == set()
+def test_packages_are_imported_in_one_place():
+    astray = {
+        package: [
+            name
+            for name, module in _modules().items()
+            if any(_within(dotted, (package,)) for dotted in module.loaded) and not _within(name, homes)
+        ]
+        for package, homes in PACKAGES.items()
+    }
+    assert astray == {package: [] for package in PACKAGES}
 
 
 def test_equations_see_no_devices():
@@ -295,27 +308,30 @@ def _docstring_lines(function):
     return first.end_lineno - first.lineno + 1 if ast.get_docstring(function) else 0
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_files_and_functions_stay_short(name):
-    module = _modules()[name]
-    assert len(module.text.splitlines()) <= MOST_LINES
-    functions = (n for n in ast.walk(module.tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
-    lengths = {n.name: n.end_lineno - n.lineno + 1 - _docstring_lines(n) for n in functions}
-    assert {f: lines for f, lines in lengths.items() if lines > MOST_FUNCTION_LINES} == {}
+def test_files_and_functions_stay_short():
+    def long(name):
+        module = _modules()[name]
+        lines = len(module.text.splitlines())
+        functions = (n for n in ast.walk(module.tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
+        lengths = [(n.name, n.end_lineno - n.lineno + 1 - _docstring_lines(n)) for n in functions]
+        whole = [("the file", lines)] if lines > MOST_LINES else []
+        return whole + [(function, count) for function, count in lengths if count > MOST_FUNCTION_LINES]
+
+    assert _of_all(long) == {}
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_public_names_have_docstrings(name):
-    module = _modules()[name]
-    if not module.text.strip():
-        return
-    assert ast.get_docstring(module.tree), f"{name} has no docstring"
-    public = (
-        node
-        for node in module.tree.body
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_")
-    )
-    assert [node.name for node in public if not ast.get_docstring(node)] == []
+def test_modules_and_public_names_have_docstrings():
+    def silent(name):
+        module = _modules()[name]
+        public = (
+            node
+            for node in module.tree.body
+            if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_")
+        )
+        whole = ["the module"] if module.text.strip() and not ast.get_docstring(module.tree) else []
+        return whole + [node.name for node in public if not ast.get_docstring(node)]
+
+    assert _of_all(silent) == {}
 
 
 def test_public_names_of_the_package_exist():

@@ -24,7 +24,7 @@ PARTS = re.compile(r"^<!-- run first( sh)?\n(.*?)^-->|^```(\w*)\n(.*?)^```", re.
 LANGUAGES = {"python", "sh", "yaml", "text"}
 
 # Installing, the tests and the linters are what `.ci/run` itself does.
-ELSEWHERE = re.compile(r"pip install|-m venv|-m pytest|\.venv/bin/|tests/mutations\.py|simjax\[")
+ELSEWHERE = re.compile(r"pip install|-m venv|-m pytest|\.venv/bin/|tests/(mutations|ledger)\.py|simjax\[")
 # A run of a page at a size that takes seconds: what is appended to its line, by experiment.
 FEW = "output.report=false output.animation=false"
 TINY = {

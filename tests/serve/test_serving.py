@@ -247,28 +247,28 @@ def test_a_request_that_does_not_come_holds_no_connection(service, sent, trickle
                     continue  # which uvicorn ends itself
                 connection.sendall(sent)
                 seconds, told = seconds_until_closed(connection, trickle)
-                assert 0.4 < seconds < 5 and (status in told if status else not told)  # 0.5 s, on a busy machine
+                assert seconds > 0.4 and (status in told if status else not told)  # 0.5 s, and more on a busy machine
 
 
 def test_slow_bodies_take_no_place_of_others(service):
-    with serving(service, Limits(requests=2, seconds=20)) as url, connected(url, 12) as connections:
+    """An answer that waited for these would take ten minutes, and nobody here waits for more than one."""
+    with serving(service, Limits(requests=2, seconds=10 * SECONDS)) as url, connected(url, 12) as connections:
         for connection in connections:
             connection.sendall(SLOW_BODY)
-        begun = time.monotonic()
         for _ in range(3):
             assert ask(url, "/call")[0] == 200
-        assert time.monotonic() - begun < 10 and Client(url).health()["requests"] == 0
+        assert Client(url).health()["requests"] == 0
 
 
 def test_those_that_send_for_longest_give_way(service):
     """Where there are more connections than are kept, 8 for each request; a new one is always heard."""
-    with serving(service, Limits(requests=1, seconds=20)) as url, connected(url, 12) as connections:
+    with serving(service, Limits(requests=1, seconds=10 * SECONDS)) as url, connected(url, 12) as connections:
         for number, connection in enumerate(connections):
             connection.sendall(SLOW_BODY if number % 2 else HALF)
             time.sleep(0.02)  # so that they are accepted in turn
         assert ask(url, "/call")[0] == 200
-        gone = [seconds_until_closed(connection)[0] for connection in connections[:4]]
-        assert max(gone) < 10
+        for connection in connections[:4]:
+            seconds_until_closed(connection)  # which time alone would not do
         connections[-1].settimeout(0.2)
         with pytest.raises(TimeoutError):
             connections[-1].recv(1)
