@@ -3,8 +3,8 @@
     python tests/ledger.py --minutes 20
 
 Groups that the change touches run first, then those that have not run for longest. What has passed or failed is written
-to `tests/reference/ledger.json`, which is committed with the change. The exit code is one where a group fails. See
-`docs/testing.md`.
+to `tests/reference/ledger.json`, which is committed with the change. The exit code is one where a group fails that was
+right before. See `docs/testing.md`.
 """
 
 import argparse
@@ -197,7 +197,7 @@ def main(arguments: list[str]) -> int:
     tell(ledger, before)
     if not given.printed:
         LEDGER.write_text(ledger.text(), encoding="utf-8")
-    return bool(failing)
+    return any(map(ledger.was_ever_known, failing))
 
 
 if __name__ == "__main__":

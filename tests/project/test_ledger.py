@@ -8,7 +8,7 @@ import subprocess
 
 import ledger as command
 import pytest
-from owed_groups import ELSEWHERE, LEDGER, MOST_LANDINGS, SHARES, Ledger, file_of, group_of, own_sources
+from owed_groups import BEGINNING, ELSEWHERE, LEDGER, MOST_LANDINGS, SHARES, Ledger, file_of, group_of, own_sources
 from paths import ROOT
 
 # A ledger that nobody has written for so many commits counts no landings.
@@ -218,6 +218,19 @@ def test_the_command_runs_what_is_stale_and_tells_a_failure_once(prepared, check
     assert command.main(["--minutes", "5"]) == 1
     fails.clear()
     assert command.main(["--minutes", "5"]) == 0 and now().owed() == []
+
+
+def test_what_never_passed_and_is_as_old_as_the_ledger_is_told_and_ends_nothing(prepared, checkout, capsys):
+    fails, now = prepared
+    fails.append(OTHER)
+    old = now()
+    old.groups[OTHER].update(since=BEGINNING, passed=None)
+    command.LEDGER.write_text(old.text())
+    assert command.main(["--minutes", "5"]) == 0 and now().failed_here(OTHER)
+    assert f"fails since unknown or before: {OTHER}" in capsys.readouterr().out
+    old.groups[OTHER]["since"] = BEGINNING + 1
+    command.LEDGER.write_text(old.text())
+    assert command.main(["--minutes", "5"]) == 1
 
 
 def test_the_command_can_print_alone(prepared, capsys):

@@ -17,6 +17,8 @@ from paths import REFERENCE, ROOT, SUPPORT, TESTS
 LEDGER = REFERENCE / "ledger.json"
 # A group whose sources have changed since it last passed has to pass again within so many landings.
 MOST_LANDINGS = 15
+# The landing at which the ledger began.
+BEGINNING = 1
 # Files of which a group takes longer than ten minutes, and the number of shares.
 SHARES = {
     "long tests/parallel/test_equivalence.py": 24,
@@ -175,6 +177,13 @@ class Ledger:
         """Whether a group is known to fail on the sources that are here."""
         failed = self.groups[name]["failed"]
         return failed is not None and failed["sources"] == self.sources(name)
+
+    def was_ever_known(self, name: str) -> bool:
+        """Whether a group has passed, or is younger than the ledger.
+
+        The others stood before it, and no machine may have run them for long: their failure says nothing of a change.
+        """
+        return self.groups[name]["passed"] is not None or self.groups[name]["since"] > BEGINNING
 
     def age(self, name: str) -> int:
         """Landings since a group last passed, or was entered."""
