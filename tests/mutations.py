@@ -598,6 +598,16 @@ MUTATIONS = [
         "tests/driver/test_balances.py::test_a_gas_closes_with_gravity_and_floors",
     ),
     Mutation(
+        "of few steps one is not transposed", "stepping/checkpointing/loops.py",
+        "for _ in range(count):", "for _ in range(count - 1):",
+        "tests/stepping/test_few_steps.py::test_derivatives_are_those_of_all_values_kept",
+    ),
+    Mutation(
+        "few steps are not taken again", "stepping/checkpointing/loops.py",
+        "again = jax.checkpoint(few, prevent_cse=False)", "again = few",
+        "tests/stepping/test_few_steps.py::test_memory_follows_a_fraction_of_the_steps",
+    ),
+    Mutation(
         "the layers of two sides are exchanged", "models/waves/pml.py",
         "in_lower_half == (side == LOWER)", "in_lower_half != (side == LOWER)",
         "tests/models/waves/test_wave_energy.py::test_a_pulse_leaves_through_the_side_that_it_runs_to",

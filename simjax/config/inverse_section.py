@@ -44,7 +44,7 @@ class SharedKeys:
     checkpoint: tuple[str, float | None] = key(
         OneOf(
             {"binomial": Integer(1), "budget": Real(low=1.0)},
-            words=("auto", "none", "every_stage", "every_step", "two_level", "reverse"),
+            words=("auto", "none", "every_few", "every_stage", "every_step", "two_level", "reverse"),
         ),
         ("auto", None),
         about="what reverse mode keeps: states, or bytes",
@@ -120,8 +120,8 @@ def _misfits(
         written = word if size is None else f"{{{word}: {size:g}}}"
         yield (
             path,
-            f"{path} = {written}: expected auto, none, every_stage, every_step or two_level with gauss_newton, which "
-            "also differentiates forwards",
+            f"{path} = {written}: expected auto, none, every_few, every_stage, every_step or two_level with "
+            "gauss_newton, which also differentiates forwards",
         )
     shooting = own["shooting"]
     if own["experiments"] and shooting is not None and shooting.windows > 1:

@@ -1,4 +1,4 @@
-"""Formulation of stencils by the platform of their program: the one place where platforms differ in it.
+"""Formulation of stencils and of loops by the platform of their program: the one place where platforms differ in it.
 
 The result is the same but for rounding.
 """
@@ -31,3 +31,13 @@ def gathers_in_reverse() -> bool:
 def kernels_may_win() -> bool:
     """Tell whether `auto` considers kernels: they are interpreted on a CPU, which is slower than XLA."""
     return platform() != "cpu"
+
+
+def fresh_memory_is_dear() -> bool:
+    """Tell whether it takes longer to write to memory that a program has not used yet than to advance a step again.
+
+    The system hands it to a CPU in pages of 4 KiB, each at its first touch, and takes it back after each run: storing
+    all values of a step of sound took as long as three steps. What is formed again stays in the caches. Accelerators
+    keep the memory that they have been given.
+    """
+    return platform() == "cpu"

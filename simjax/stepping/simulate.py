@@ -249,10 +249,11 @@ def simulate(
         schedule: frames and steps.
         clock: where to go on from; by default the start.
         observe: `observe(t, state, params)` -> any tree of arrays; by default nothing is recorded.
-        checkpoint: what reverse mode keeps. "auto": "none" of a leapfrog, else "every_stage" or "every_step", if that
-            takes at most half of an accelerator's memory, with all members, or 2 GiB for each member on a CPU and where
-            several processes would have to agree; else "two_level"; "every_step": each step's beginning, from which it
-            is computed again; "every_stage": its stages too, without the linear solves and transforms that made them;
+        checkpoint: what reverse mode keeps. "auto": of a leapfrog "none", on a CPU "every_few" of longer runs; else
+            "every_stage" or "every_step", if that takes at most half of an accelerator's memory, with all members, or
+            2 GiB for each member on a CPU and where several processes have to agree; else "two_level". "every_step":
+            each step's beginning, from which it is computed again; "every_few": every fourth, from which four are;
+            "every_stage": the stages of each step, without the linear solves and transforms that made them;
             "two_level": about the square root of the steps in a frame, and one state per frame; "none": every value;
             `Binomial(states)`: so many states, for the fewest steps computed again; `Budget(bytes)`: the cheapest of
             these that fits, logged; "reverse": the first state and the last, between which leapfrog goes back step by

@@ -405,7 +405,7 @@ MISTAKES = {
     "starts": (solved(starts=4), ["inverse.solver.starts = 4: expected 1 with lbfgs", "adam, sgd, adamw"]),
     "forwards through a replay": (
         posed(solver={"name": "gauss_newton"}, checkpoint={"binomial": 20}),
-        ["inverse.checkpoint = {binomial: 20}: expected auto, none, every_stage, every_step or two_level with gauss"],
+        ["inverse.checkpoint = {binomial: 20}: expected auto, none, every_few, every_stage, every_step or two_level"],
     ),
     "forwards within a budget": (
         posed(solver={"name": "gauss_newton"}, checkpoint={"budget": 1e9}),

@@ -150,7 +150,9 @@ def gradient(steps, checkpoint, frames=1):
 
 @pytest.mark.parametrize("frames", [1, 3])
 @pytest.mark.parametrize(
-    "checkpoint", ["none", "every_stage", "every_step", "two_level", Binomial(2), Binomial(7), Budget(2000)], ids=str
+    "checkpoint",
+    ["none", "every_few", "every_stage", "every_step", "two_level", Binomial(2), Binomial(7), Budget(2000)],
+    ids=str,
 )
 def test_every_plan_has_the_gradient_of_the_scheme(checkpoint, frames):
     steps, k = 20, 0.8
@@ -207,6 +209,7 @@ def test_the_program_does_not_grow_with_the_steps():
     "checkpoint",
     [
         Binomial(3),
+        "every_few",
         pytest.param("every_step", marks=pytest.mark.slow),
         pytest.param("two_level", marks=pytest.mark.slow),
     ],
@@ -336,7 +339,7 @@ def test_memory_is_that_of_a_device_that_is_there(backend, processes, limit, exp
         (Budget(99), 1, "at least 1 states of 100 bytes; use Budget(bytes=100)"),
         (Budget(199), 2, "use Budget(bytes=200)"),
         (Binomial(1), 2, "needs at least 2 stored states"),
-        ("sqrt", 1, "'auto', 'none', 'every_stage', 'every_step', 'two_level', 'reverse', Binomial(states=...)"),
+        ("sqrt", 1, "'auto', 'none', 'every_few', 'every_stage', 'every_step', 'two_level', 'reverse', Binomial("),
     ],
     ids=str,
 )

@@ -7,11 +7,16 @@ from typing import Any, Literal
 
 from simjax.errors import ConfigurationError
 from simjax.schema.storage import STORAGE
+from simjax.stencil.formulation import fresh_memory_is_dear
 from simjax.stepping.checkpointing.binomial_order import fewest_advances
 
 LOG = logging.getLogger("simjax")
 # Of the transpose of a step, in steps (0.9 to 1.7 by `python -m benchmarks gradients`).
 PULL_BACK = 1.5
+# Steps between two states that "every_few" stores.
+FEW = 4
+# Bytes that a program is given again by the allocator of a CPU, without asking the system: it then keeps all values.
+GIVEN_AGAIN = 2**25
 # "auto" keeps all values where that is little more, else every stage, or every step, as long as that takes no more than
 # this, per device (of each member, in an ensemble), where no device tells how much memory it has.
 AUTO_BYTES = 2**31
@@ -72,7 +77,7 @@ def _place(host: bool) -> str:
     return ", host=True" if host else ""
 
 
-Policy = Literal["none", "every_stage", "every_step", "two_level"]
+Policy = Literal["none", "every_few", "every_stage", "every_step", "two_level"]
 Checkpoint = Policy | Literal["auto", "reverse"] | Binomial | Budget
 
 
@@ -80,9 +85,10 @@ Checkpoint = Policy | Literal["auto", "reverse"] | Binomial | Budget
 class Plan:
     """Reversal of `frames` frames of `steps` steps.
 
-    policy: "none" keeps every intermediate value. frame_states, step_states: states stored between frames, and between
-    the steps of one frame. again: steps advanced again (with "reverse", taken back), in all. state_bytes: of one state
-    per device. host: whether stored states live in host memory. dtype: of their fields, where that is not their own.
+    policy: "none" keeps every intermediate value, "every_few" those of `FEW` steps at a time. frame_states,
+    step_states: states stored between frames, and between the steps of one frame. again: steps advanced again (with
+    "reverse", taken back), in all. state_bytes: of one state per device. host: whether stored states live in host
+    memory. dtype: of their fields, where that is not their own.
     """
 
     policy: Policy | Literal["binomial", "reverse"]
@@ -139,7 +145,7 @@ def plan(
     if checkpoint == "auto":
         most = AUTO_BYTES if memory is None else int(AUTO_SHARE * memory)
         found = plan(
-            _all_kept(total, state_bytes, stages, values, most) or "two_level",
+            _all_kept(frames, steps, state_bytes, stages, values, most) or "two_level",
             frames=frames, steps=steps, state_bytes=state_bytes, stages=stages,
         )  # fmt: skip
         if memory is not None:
@@ -150,6 +156,8 @@ def plan(
         between = frames if frames > 1 else 0
         again = total * (2 if between else 1)
         return Plan("two_level", frames, steps, between, -(-steps // inner) + inner, again, state_bytes)
+    if checkpoint == "every_few":
+        return Plan("every_few", frames, steps, 0, _few_states(frames, steps), 0, state_bytes)
     if checkpoint == "reverse":
         # The first and the last.
         return Plan("reverse", frames, steps, 0, 2, total, state_bytes)
@@ -157,18 +165,29 @@ def plan(
         states = total * (stages if checkpoint == "every_stage" else 1)
         return Plan(checkpoint, frames, steps, 0, states, 0, state_bytes)
     raise ConfigurationError(
-        f"checkpoint={checkpoint!r}: expected 'auto', 'none', 'every_stage', 'every_step', 'two_level', 'reverse', "
-        "Binomial(states=...) or Budget(bytes=...)."
+        f"checkpoint={checkpoint!r}: expected 'auto', 'none', 'every_few', 'every_stage', 'every_step', 'two_level', "
+        "'reverse', Binomial(states=...) or Budget(bytes=...)."
     )
 
 
-def _all_kept(total: int, state_bytes: int, stages: int, values: int | None, most: int) -> Policy | None:
+def _all_kept(frames: int, steps: int, state_bytes: int, stages: int, values: int | None, most: int) -> Policy | None:
     """The plan that computes least again of those that keep every step within `most` bytes, if there is one."""
-    if values is not None and total * values * state_bytes <= most:
-        return "none"
+    total = frames * steps
+    if values is not None:
+        all_values = total * values * state_bytes
+        if fresh_memory_is_dear() and all_values > GIVEN_AGAIN:
+            if (_few_states(frames, steps) + FEW * values) * state_bytes <= most:
+                return "every_few"
+        elif all_values <= most:
+            return "none"
     if stages > 1 and total * stages * state_bytes <= most:
         return "every_stage"
     return "every_step" if total * state_bytes <= most else None
+
+
+def _few_states(frames: int, steps: int) -> int:
+    """States at the beginning of every `FEW` steps of a frame, and of those that are left."""
+    return frames * -(-steps // FEW)
 
 
 def _again(steps: int, states: int) -> int:
@@ -205,7 +224,7 @@ def _cheapest(budget: Budget, frames: int, steps: int, state_bytes: int, stages:
             f"Budget(bytes={budget.bytes}): a plan stores at least {fewest} states of {state_bytes} bytes; use "
             f"Budget(bytes={fewest * state_bytes}) or more."
         )
-    kept = None if budget.host else _all_kept(frames * steps, state_bytes, stages, values, budget.bytes)
+    kept = None if budget.host else _all_kept(frames, steps, state_bytes, stages, values, budget.bytes)
     chosen = kept or Binomial(states, budget.host)
     found = plan(chosen, frames=frames, steps=steps, state_bytes=state_bytes, stages=stages)
     LOG.info("checkpoints: %s", found)
