@@ -122,6 +122,8 @@ def assert_same(found, expected, tolerance):
         np.testing.assert_allclose(a, b, rtol=0, atol=tolerance * np.abs(b).max(), err_msg=str(path))
 
 
+# "every_few" takes the four steps of a frame together.
+PLANS = pytest.mark.parametrize("checkpoint", ["reverse", "every_few"])
 WAVES = pytest.mark.parametrize("kind", ["acoustic", pytest.param("maxwell", marks=pytest.mark.slow)])
 
 
@@ -136,16 +138,18 @@ def test_gradients_are_those_of_stored_states(kind):
 
 @pytest.mark.slow
 @WAVES
-def test_gradients_do_not_depend_on_the_decomposition(kind):
+@PLANS
+def test_gradients_do_not_depend_on_the_decomposition(kind, checkpoint):
     params, state = parameters(kind), initial(kind)
-    found = differentiated(kind, "reverse", (("x", 2), ("y", 4)))(params, state)
+    found = differentiated(kind, checkpoint, (("x", 2), ("y", 4)))(params, state)
     # Sums over the grid in another order.
     assert_same(found, differentiated(kind, "every_step")(params, state), 1e-12)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["acoustic", "maxwell"])
-def test_members_of_a_decomposed_ensemble_have_their_own_gradients(kind):
+@PLANS
+def test_members_of_a_decomposed_ensemble_have_their_own_gradients(kind, checkpoint):
     mesh = make_mesh({"ensemble": 2, "x": 2, "y": 2})
     domain = decompose(PLANE, mesh)
     state = initial(kind)
@@ -153,7 +157,7 @@ def test_members_of_a_decomposed_ensemble_have_their_own_gradients(kind):
     params, states = jax.tree.map(lambda *leaves: jnp.stack(leaves), *members)
     specs = build(kind, domain).partition_specs(state, parameters(kind))
     run = distribute(
-        jax.vmap(loss(kind, domain, "reverse", UNEVEN, frames=2)), mesh,
+        jax.vmap(loss(kind, domain, checkpoint, UNEVEN, frames=2)), mesh,
         in_specs=tuple(prepend_axis(s, "ensemble") for s in specs[::-1]), out_specs=PartitionSpec("ensemble"),
     )  # fmt: skip
     found = compiled(jax.grad(lambda *a: jnp.sum(run(*a)), argnums=(0, 1)))(params, states)
