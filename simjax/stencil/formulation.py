@@ -36,8 +36,8 @@ def kernels_may_win() -> bool:
 def fresh_memory_is_dear() -> bool:
     """Tell whether it takes longer to write to memory that a program has not used yet than to advance a step again.
 
-    The system hands it to a CPU in pages of 4 KiB, each at its first touch, and takes it back after each run: storing
-    all values of a step of sound took as long as three steps. What is formed again stays in the caches. Accelerators
-    keep the memory that they have been given.
+    The system hands it to a CPU in pages of 4 KiB, each at its first touch, and takes it back after each run: a third
+    of the gradient of a run of sound went into that. What is formed again stays in the caches. Accelerators keep the
+    memory that they have been given.
     """
     return platform() == "cpu"
