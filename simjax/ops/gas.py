@@ -11,7 +11,7 @@ from jax import Array, lax
 
 from simjax.arguments import require_one_of
 from simjax.ops.positivity import limit_flux, limit_state
-from simjax.ops.reconstruction import INTERPOLATIONS, Reconstruction, around_faces, pad_only
+from simjax.ops.reconstruction import INTERPOLATIONS, Reconstruction, pad_only
 from simjax.ops.riemann import (
     FLUXES,
     Conserved,
@@ -101,7 +101,7 @@ def convective_flux(
         below, above = ((states[k], _lifted(fluxes[k], axis, at_rest[k], cells[k])) for k in (width - 1, width))
         return stored(limit_flux(flux, below, above, jnp.maximum(speeds[width - 1], speeds[width])))
 
-    windows = Windows(lambda u: pad_only(u, axis, ndim, width), lambda line: around_faces(line, axis, ndim, width))
+    windows = Windows(lambda u: pad_only(u, axis, ndim, width), axis, 2 * width)
     return of_windows(of_cell, of_face, windows, padded, (gamma, rises), ndim)
 
 

@@ -13,14 +13,16 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
 from simjax.jaxpr.linear_map import linear_map
 from simjax.stencil.formulation import stores_values
+from simjax.stencil.kernels.operands import Sums
 from simjax.stencil.materialise import held_in_reverse
 
 Fused = Callable[..., Callable]
-"""`fused(function, ndim)` is the function as a kernel (`kernels.primitive.lowered`)."""
+"""`fused(function, ndim)` is the function as a kernel, `fused(function, ndim, sums=sums)` sums of its results
+(`kernels.primitive.lowered`)."""
 
 _fused: ContextVar[Fused | None] = ContextVar("_fused", default=None)
 
@@ -37,18 +39,21 @@ def transposed_by(fused: Fused | None) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Windows:
-    """Slices of a padded block.
+    """The cells around each face along one axis.
 
-    line: of a block the cells that faces along one axis read. around: of a line the cells around each face, one array
-    for each place.
+    line: of a block the cells that faces along the axis read. axis: of the grid. count: cells around a face, of which
+    the first is as many cells after the first one of the line as the face is after the first face.
     """
 
     line: Callable[[Array], Array]
-    around: Callable[[Array], list[Array]]
+    axis: int
+    count: int
 
-    def of_block(self, block: Array) -> list[Array]:
-        """The cells around each face, one array for each place."""
-        return self.around(self.line(block))
+    def around(self, line: Array, ndim: int) -> list[Array]:
+        """Of a line the cells around each face, one array for each place."""
+        axis = line.ndim - ndim + self.axis
+        faces = line.shape[axis] - self.count + 1
+        return [lax.slice_in_dim(line, k, k + faces, axis=axis) for k in range(self.count)]
 
 
 def of_windows(of_cell: Callable, of_face: Callable, windows: Windows, blocks: Any, given: Any, ndim: int):
@@ -67,7 +72,8 @@ def of_windows(of_cell: Callable, of_face: Callable, windows: Windows, blocks: A
 
     def evaluated(blocks, given):
         values, tree = jax.tree.flatten(of_cell(jax.tree.map(windows.line, blocks), given))
-        return of_face(_cells(held_in_reverse(list(map(windows.around, values))), tree), given)
+        around = [windows.around(line, ndim) for line in values]
+        return of_face(_cells(held_in_reverse(around), tree), given)
 
     if fused is None and stores_values():
         return evaluated(blocks, given)
@@ -98,7 +104,7 @@ def _transposed(
     def by_face(*leaves: Array):
         blocks, given, cotangents = tree.unflatten(leaves)
         values, blocks_tree = jax.tree.flatten(blocks)
-        around = _cells(list(map(windows.of_block, values)), blocks_tree)
+        around = _cells([windows.around(windows.line(value), ndim) for value in values], blocks_tree)
         everywhere = jax.tree.map(lambda x: jnp.broadcast_to(x, faces), given)
 
         def face(around, given):
@@ -106,11 +112,17 @@ def _transposed(
 
         return jax.vjp(face, around, everywhere)[1](cotangents)
 
-    around, pulled = (fused(by_face, ndim) if fused else by_face)(*leaves)
-    added = jax.tree.map(
-        lambda block, *cells: jax.linear_transpose(windows.of_block, block)([*cells])[0], blocks, *around
-    )
-    return added, jax.tree.map(lambda x, of: jnp.sum(x) if of.ndim == 0 else x, pulled, given)
+    fields, places = len(jax.tree.leaves(blocks)), range(windows.count)
+    terms = [tuple((k * fields + field, k) for k in places) for field in range(fields)]
+    terms += [((windows.count * fields + j, 0),) for j in range(len(jax.tree.leaves(given)))]
+    sums = Sums(windows.axis, tuple(terms))
+    if fused:
+        found = fused(by_face, ndim, sums=sums)(*leaves)
+    else:
+        found = sums.of(jax.tree.leaves(by_face(*leaves)), ndim)
+    added, pulled = jax.tree.unflatten(jax.tree.structure((blocks, given)), found)
+    read = jax.tree.map(lambda block, line: jax.linear_transpose(windows.line, block)(line)[0], blocks, added)
+    return read, jax.tree.map(lambda x, of: jnp.sum(x) if of.ndim == 0 else x, pulled, given)
 
 
 def _cells(columns: list[list[Array]], tree) -> list:

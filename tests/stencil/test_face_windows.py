@@ -14,7 +14,7 @@ from simjax.grid import Grid
 from simjax.jaxpr.platform import tracing_for
 from simjax.models.gas.compressible import Compressible, Params
 from simjax.ops.gas import Scheme
-from simjax.ops.reconstruction import around_faces, pad_only
+from simjax.ops.reconstruction import pad_only
 from simjax.stencil.kernels import launch
 from simjax.stencil.kernels.primitive import lowered
 from simjax.stencil.windows import Windows, of_windows, transposed_by
@@ -36,9 +36,7 @@ def on_faces(blocks, given, axis):
         number, field = given
         return b * p / (1 + a * a) + number * field * jnp.maximum(c * q, d)
 
-    windows = Windows(
-        lambda u: pad_only(u, axis, len(SHAPE), WIDTH), lambda line: around_faces(line, axis, len(SHAPE), WIDTH)
-    )
+    windows = Windows(lambda u: pad_only(u, axis, len(SHAPE), WIDTH), axis, 2 * WIDTH)
     return of_windows(of_cell, of_face, windows, blocks, given, len(SHAPE))
 
 

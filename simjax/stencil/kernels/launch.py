@@ -8,9 +8,18 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import Array, lax
 
-from simjax.stencil.kernels import gpu_ghosts, hopper, hopper_planes, tpu, tpu_blocks
+from simjax.stencil.kernels import gpu_ghosts, hopper, hopper_planes, hopper_sums, tpu, tpu_blocks
 from simjax.stencil.kernels.cost import explained
-from simjax.stencil.kernels.operands import NotLowered, Operand, Passes, Program, Unpadded, as_passes, ghost_width
+from simjax.stencil.kernels.operands import (
+    NotLowered,
+    Operand,
+    Passes,
+    Program,
+    Sums,
+    Unpadded,
+    as_passes,
+    ghost_width,
+)
 from simjax.stencil.kernels.tiles import (
     Sizes,
     bytes_of_blocks,
@@ -74,6 +83,31 @@ def launch(
     return (hopper_planes if len(interior) == 3 else hopper).run(program, arrays, interior, tile)
 
 
+def launch_sums(
+    program: Program,
+    arrays: Sequence[Array],
+    interior: Sizes,
+    sums: Sums,
+    *,
+    target: str,
+    tile: Sizes | None = None,
+) -> list[Array]:
+    """The `sums` of the results of `program`; arguments as `launch` takes them.
+
+    A GPU adds them up in the kernel where there are two axes or three; else XLA does, from results in memory.
+    """
+    if not _walks(interior, target):
+        return sums.of(launch(program, arrays, interior, target=target, tile=tile), len(interior))
+    _check_types(as_passes(program, len(interior)), target)
+    tiles = hopper_sums.tiles(program, interior, sums)
+    return hopper_sums.run(program, arrays, interior, sums, tile or next(iter(tiles)))
+
+
+def _walks(interior: Sizes, target: str) -> bool:
+    """Tell whether a kernel adds up results as it walks along lines."""
+    return target == "gpu" and len(interior) > 1
+
+
 def best(program: Program | Passes, arrays: Sequence[Array | Unpadded], interior: Sizes, target: str) -> Sizes:
     """The tile that the cost model takes.
 
@@ -86,13 +120,26 @@ def best(program: Program | Passes, arrays: Sequence[Array | Unpadded], interior
 
 
 def candidates(
-    program: Program | Passes, arrays: Sequence[Array | Unpadded], interior: Sizes, target: str
+    program: Program | Passes,
+    arrays: Sequence[Array | Unpadded],
+    interior: Sizes,
+    target: str,
+    sums: Sums | None = None,
 ) -> Candidates:
     """Tiles to choose from by measurement, the cost model's best one first, each with its account (`explained`).
+
+    sums: of the results, where they are what is wanted.
 
     Raises:
         NotLowered: as `launch` does.
     """
+    if sums is not None and _walks(interior, target):
+        assert not isinstance(program, Passes)
+        accounts = {
+            tile: f"walks of {max(tile[:-1])} cells, {size / 1024:.0f} KiB of fast memory"
+            for tile, size in hopper_sums.tiles(program, interior, sums).items()
+        }
+        return Candidates(as_passes(program, len(interior)), interior, accounts)
     program = as_passes(program, len(interior))
     _check_types(program, target)
     others = ranked_tiles(program, interior, target, tiles_to_try(program, interior, target))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from simjax.errors import ConfigurationError
 
@@ -89,6 +89,53 @@ class Passes:
     @property
     def results(self) -> tuple[np.dtype, ...]:
         return self.programs[-1].results
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Arrays that results of a program add up to, each result moved along one axis.
+
+    Attributes:
+        axis: of the grid.
+        terms: by array, the results that it is the sum of, each with the cells by which it is moved: in cell c the
+            array has result r in cell c - k for each pair (r, k). It is longer than the results by its largest k.
+    """
+
+    axis: int
+    terms: tuple[tuple[tuple[int, int], ...], ...]
+
+    @property
+    def longest(self) -> int:
+        """Cells by which any result is moved, at most."""
+        return max(moved for terms in self.terms for _, moved in terms)
+
+    def of(self, results: Sequence[Array], ndim: int) -> list[Array]:
+        """The arrays, of results whose last `ndim` axes are those of the grid."""
+        return [_moved_and_added([(results[r], k) for r, k in terms], self.axis - ndim) for terms in self.terms]
+
+    def by_component(self, counts: Sequence[int]) -> "Sums":
+        """The same where result r is `counts[r]` results one after the other."""
+        starts = [sum(counts[:r]) for r in range(len(counts))]
+        return Sums(
+            self.axis,
+            tuple(
+                tuple((starts[r] + component, k) for r, k in terms)
+                for terms in self.terms
+                for component in range(counts[terms[0][0]])
+            ),
+        )
+
+
+def _moved_and_added(terms: Sequence[tuple[Array, int]], axis: int) -> Array:
+    longest = max(k for _, k in terms)
+    total = None
+    for result, k in terms:
+        around = [(0, 0, 0)] * result.ndim
+        around[axis] = (k, longest - k, 0)
+        moved = lax.pad(result, jnp.zeros((), result.dtype), around)
+        total = moved if total is None else total + moved
+    assert total is not None
+    return total
 
 
 def as_passes(program: Program | Passes, ndim: int) -> Passes:

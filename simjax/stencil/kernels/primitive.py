@@ -1,6 +1,7 @@
 """Kernels as operations of a program, compiled for the platform that it is compiled for."""
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
 
 from simjax.jaxpr.varying import unchecked
-from simjax.stencil.kernels.operands import NotLowered, Unpadded
+from simjax.stencil.kernels.operands import NotLowered, Sums, Unpadded, arranged
 from simjax.stencil.kernels.tiles import Sizes
 from simjax.stencil.kernels.timing_cache import Device
 from simjax.stencil.kernels.tracing import trace
@@ -49,7 +50,9 @@ class Kernel:
         return tuner().tile(work, device, by_xla=not self.interprets)
 
 
-def lowered(function: Callable, ndim: int, *, interprets: bool, for_many: bool = False) -> Callable:
+def lowered(
+    function: Callable, ndim: int, *, interprets: bool, for_many: bool = False, sums: Sums | None = None
+) -> Callable:
     """`function` as one kernel.
 
     Args:
@@ -58,13 +61,18 @@ def lowered(function: Callable, ndim: int, *, interprets: bool, for_many: bool =
         interprets: whether it is a kernel on a CPU too, interpreted, and an error where it cannot be one. Otherwise
             it is one on accelerators, where it can and was measured to be faster.
         for_many: see `padding.padded`, of the blocks that jax computes with.
+        sums: of the function's leaves; a list of them is then what the kernel gives.
 
     The kernel takes blocks, or their parts (`Unpadded`). It raises:
         NotLowered: where the function holds an operation that mixes cells in another way.
     """
 
     # Pallas takes a third of a second to import.
-    from simjax.stencil.kernels.launch import candidates, launch
+    from simjax.stencil.kernels.launch import candidates, launch, launch_sums
+
+    def whole(*blocks: Array):
+        results = function(*blocks)
+        return sums.of(jax.tree.leaves(results), ndim) if sums else results
 
     def run(*arguments: Array | Unpadded):
         flat, structure = jax.tree.flatten(arguments)
@@ -78,28 +86,36 @@ def lowered(function: Callable, ndim: int, *, interprets: bool, for_many: bool =
         except NotLowered:
             if interprets:
                 raise
-            return function(*_blocks(arguments, for_many))
+            return whole(*_blocks(arguments, for_many))
+
+        # The sums of components, of which a kernel computes one after the other, and their shapes.
+        each = sums and sums.by_component([math.prod(shape[: len(shape) - ndim]) for shape in traced.shapes])
+        summed = sums and [x.shape for x in jax.eval_shape(lambda *xs: sums.of(xs, ndim), *stencil.out_avals)]
 
         def operands(*flat: Array) -> list[Array | Unpadded]:
             return traced.arrays([*flat[:seen], *structure.unflatten(flat[seen:])])
 
         def launched(target: str, tile: Sizes | None, *flat: Array) -> list[Array]:
             program = traced.program(target)
-            return traced.arranged(launch(program, operands(*flat), interior, target=target, tile=tile))
+            if each is None or summed is None:
+                return traced.arranged(launch(program, operands(*flat), interior, target=target, tile=tile))
+            found = launch_sums(program, operands(*flat), interior, each, target=target, tile=tile)
+            return arranged(found, summed, ndim)
 
         def of_blocks(evaluated: Callable, *flat: Array) -> list[Array]:
-            return evaluated(stencil)(*flat[:seen], *_blocks(structure.unflatten(flat[seen:]), for_many))
+            results = evaluated(stencil)(*flat[:seen], *_blocks(structure.unflatten(flat[seen:]), for_many))
+            return sums.of(results, ndim) if sums else results
 
         flat = [*found.consts, *flat]
         given = [shape_of(x) for x in flat]
 
         def tiles(target: str) -> "Candidates":
             arrays = jax.eval_shape(operands, *given)
-            return candidates(traced.program(target), arrays, interior, target)
+            return candidates(traced.program(target), arrays, interior, target, each)
 
         plain, alone = (functools.partial(of_blocks, evaluated) for evaluated in (jaxpr_as_fun, on_one_device))
         results = bound(launched, plain, flat, interprets, tiles, alone, updates=True)
-        return jax.tree.unflatten(jax.tree.structure(shapes), results)
+        return results if sums else jax.tree.unflatten(jax.tree.structure(shapes), results)
 
     return run
 
