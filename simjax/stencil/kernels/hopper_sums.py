@@ -179,8 +179,8 @@ class _Plan:
 
     @property
     def slots(self) -> int:
-        """Rows of a sum that are in use at once: those that results are added to, and the one on its way."""
-        return 1 if self.along_rows else self.sums.longest + 2
+        """Rows of a sum to which results are added at once."""
+        return 1 if self.along_rows else self.sums.longest + 1
 
     @property
     def types(self) -> list[np.dtype]:
@@ -268,12 +268,11 @@ class _Walk:
 
         def step(i):
             self.gpu.barrier_wait(self.arrived)
-            # Where the next rows come was read last in the step before, after which all threads met.
+            # Where the next rows come was read last in the step before, where all threads met after that.
             pl.when(i + np.int32(1) < steps)(lambda: self._bring(i + np.int32(1), start, row, column))
             done = i - np.int32(plan.depth)
             compute = self._add_along_row if plan.along_rows else self._add_along_walk
             pl.when(done >= np.int32(0))(lambda: compute(i, done, start + done, row, column))
-            self.gpu.commit_smem()
             return i + np.int32(1)
 
         # A `fori_loop` counts in 64 bits where jax has them, which Mosaic cannot convert.
@@ -330,12 +329,12 @@ class _Walk:
         def slot(sum_, moved: int):
             return sum_.at[lax.rem(done + np.int32(moved), count)]
 
-        # The row that was written two steps before is used again; those of the last step may be on their way.
-        self.gpu.wait_smem_to_gmem(len(self.sums), wait_read_only=True)
         exists = (cell >= np.int32(0)) & (cell < np.int32(plan.interior[plan.walk]))
 
         def add() -> None:
             values = self._values(i)
+            # The rows of the step before are on their way until now; their place is used again.
+            self.gpu.wait_smem_to_gmem(0, wait_read_only=True)
             for sum_, terms in zip(self.sums, plan.sums.terms, strict=True):
                 farthest = max(moved for _, moved in terms)
                 for result, moved in terms:
@@ -345,6 +344,7 @@ class _Walk:
                     target[...] = values[result] if others is None else others + values[result]
 
         def clear() -> None:
+            self.gpu.wait_smem_to_gmem(0, wait_read_only=True)
             for sum_, terms in zip(self.sums, plan.sums.terms, strict=True):
                 target = slot(sum_, max(moved for _, moved in terms))
                 target[...] = self._zeros(sum_.dtype)
