@@ -113,16 +113,9 @@ def case(
 
     def built(size: Size) -> Program:
         from benchmarks.contestants.simjax_loop import in_a_run
-        from simjax.core.domain import Domain
-        from simjax.grid import Grid
         from simjax.integrators.table import INTEGRATORS
 
-        module, name = build.rsplit(".", 1)
-        shape = [size.cells] * axes
-        if size.trial and implementation != "xla":
-            shape[-1] = 128  # of which a tile has no fewer
-        domain = Domain(Grid(tuple(shape)), implementation=implementation, steps_per_exchange=several)
-        made = _case_of(getattr(importlib.import_module(module), name), domain, options)
+        made = _on_cells(build, size, axes, implementation, several, options)
         steps = several * max(1, size.steps // several) if several else size.steps
         scheme = INTEGRATORS[trial if size.trial and trial else integrator]
         return in_a_run(made, scheme, steps, lambda state: {})
@@ -130,7 +123,17 @@ def case(
     return built
 
 
-def _case_of(make: Callable, domain, options: Mapping[str, Any]):
+def _on_cells(build: str, size: Size, axes: int, implementation: str, several: int, options: Mapping[str, Any]):
+    """A case of `benchmarks` on its cells."""
+    from simjax.core.domain import Domain
+    from simjax.grid import Grid
+
+    module, name = build.rsplit(".", 1)
+    shape = [size.cells] * axes
+    if size.trial and implementation != "xla":
+        shape[-1] = 128  # of which a tile has no fewer
+    domain = Domain(Grid(tuple(shape)), implementation=implementation, steps_per_exchange=several)
+    make = getattr(importlib.import_module(module), name)
     if "scheme" in options:
         from benchmarks.gas import SCHEMES
 
@@ -187,30 +190,35 @@ def members(at_once: bool) -> Callable[[Size], Program]:
     return built
 
 
-def sound_gradient(size: Size) -> Program:
-    """Value and gradient by the speed of the mean square of the pressure after some steps, with absorbing layers."""
-    import equinox as eqx
-    import jax
-    import jax.numpy as jnp
+def gradient(build: str, integrator: str, axes: int, implementation: str = "xla", **options: Any) -> Callable:
+    """Value and gradient by a model's first parameter of the mean square of its first field after some steps."""
 
-    from benchmarks.cases import unit_box
-    from benchmarks.contest import compiled
-    from benchmarks.waves import LEAPFROG, wave
-    from simjax.stepping.simulate import Schedule, simulate
+    def built(size: Size) -> Program:
+        import equinox as eqx
+        import jax
+        import jax.numpy as jnp
 
-    made = wave("acoustic", unit_box((size.cells,) * 2), 4, "absorbing", "variable")
-    schedule = Schedule(size.steps * made.dt, dt=made.dt)
+        from benchmarks.contest import compiled
+        from simjax.integrators.table import INTEGRATORS
+        from simjax.stepping.simulate import Schedule, simulate
 
-    def loss(speed):
-        params = eqx.tree_at(lambda p: jax.tree.leaves(p)[0], made.params, speed)
-        end = simulate(made.model, LEAPFROG, params, made.state, schedule, frames=1, checkpoint="auto")
-        return jnp.mean(end.state.pressure**2)
+        made = _on_cells(build, size, axes, implementation, 0, options)
+        schedule = Schedule(size.steps * made.dt, dt=made.dt)
 
-    speed = jax.tree.leaves(made.params)[0]
-    program, seconds = compiled(jax.jit(jax.value_and_grad(loss)), speed)
-    return Program(
-        lambda: jax.block_until_ready(program(speed)) and None, dict, seconds, text=lambda: program.as_text() or ""
-    )
+        def loss(first):
+            params = eqx.tree_at(lambda p: jax.tree.leaves(p)[0], made.params, first)
+            end = simulate(
+                made.model, INTEGRATORS[integrator], params, made.state, schedule, frames=1, checkpoint="auto"
+            )
+            return jnp.mean(jax.tree.leaves(end.state)[0] ** 2)
+
+        first = jax.tree.leaves(made.params)[0]
+        program, seconds = compiled(jax.jit(jax.value_and_grad(loss)), first)
+        return Program(
+            lambda: jax.block_until_ready(program(first)) and None, dict, seconds, text=lambda: program.as_text() or ""
+        )
+
+    return built
 
 
 # ------------------------------------------------------------------ what all contestants are given

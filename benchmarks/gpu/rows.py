@@ -49,13 +49,25 @@ HEAT, SOUND, GAS, WAVE = "benchmarks.cases.heat", "acoustic", "benchmarks.gas.sh
 
 
 def _gas(scheme: str, implementation: str) -> Row:
-    short, name = scheme.split()[0], {"xla": XLA, "pallas": KERNELS}[implementation]
     build = make.case(GAS, "ssprk3", 3, implementation, trial="euler", scheme=scheme)
-    own = f"gas-{short}" + ("" if implementation == "xla" else "-kernels")
+    own, compared, name = _gas_names(scheme, implementation)
     return Row(
-        own, f"gas-{short}", f"a stage of a gas 256^3, {scheme}", name, build, (256, 4), (8, 1),
+        own, compared, f"a stage of a gas 256^3, {scheme}", name, build, (256, 4), (8, 1),
         limit=120.0 if implementation == "pallas" else 60.0, per_step=3,
     )  # fmt: skip
+
+
+def _gas_gradient(scheme: str, implementation: str) -> Row:
+    build = make.gradient(GAS, "ssprk3", 3, implementation, scheme=scheme)
+    own, compared, name = _gas_names(scheme, implementation)
+    what = f"value and gradient of 4 steps of a gas 128^3, ssprk3, {scheme}"
+    return Row(f"gradient-{own}", f"gradient-{compared}", what, name, build, (128, 4), (8, 1), limit=120.0, whole=True)
+
+
+def _gas_names(scheme: str, implementation: str) -> tuple[str, str, str]:
+    """Name of a row, the name that it is compared under, and who computes it."""
+    compared = f"gas-{scheme.split()[0]}"
+    return {"xla": (compared, compared, XLA), "pallas": (f"{compared}-kernels", compared, KERNELS)}[implementation]
 
 
 def _wave(
@@ -115,7 +127,8 @@ GRADIENTS = (
         for plan in ("auto", "none")
     ),
     Row("gradient-sound", "gradient-sound", "value and gradient of 200 steps of sound 2048 x 2048, order 4, absorbing",
-        XLA, make.sound_gradient, (2048, 200), (32, 4), limit=120.0, whole=True),
+        XLA, make.gradient(WAVE, "leapfrog", 2, model="acoustic", order=4, sides="absorbing", medium="variable"),
+        (2048, 200), (32, 4), limit=120.0, whole=True),
 )  # fmt: skip
 WAVES = (
     _wave("sound-2048", "acoustic waves 2048 x 2048", "acoustic", 2, 2048, 4, "absorbing"),
@@ -221,11 +234,13 @@ SHARED = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
 GROUPS = (
     Group("limits", LIMITS),
     Group("gas", (_gas(WENO5, "xla"), _gas(MC, "xla"))),
-    Group("gas-kernels", (_gas(MC, "pallas"), _gas(WENO5, "pallas")), UNTUNED),
+    Group("gas-kernels", (
+        _gas(MC, "pallas"), _gas(WENO5, "pallas"), _gas_gradient(MC, "pallas"), _gas_gradient(WENO5, "pallas"),
+    ), UNTUNED),
     Group("liquids", LIQUIDS),
     Group("flows", FLOWS),
     Group("spectral", SPECTRAL),
-    Group("gradients", GRADIENTS),
+    Group("gradients", (*GRADIENTS, _gas_gradient(MC, "xla"))),
     Group("waves", WAVES),
     Group("kernels", STENCIL_KERNELS, UNTUNED),
     Group("ensembles", MANY),

@@ -116,10 +116,11 @@ def _transposed(
     terms = [tuple((k * fields + field, k) for k in places) for field in range(fields)]
     terms += [((windows.count * fields + j, 0),) for j in range(len(jax.tree.leaves(given)))]
     sums = Sums(windows.axis, tuple(terms))
-    if fused:
-        found = fused(by_face, ndim, sums=sums)(*leaves)
-    else:
-        found = sums.of(jax.tree.leaves(by_face(*leaves)), ndim)
+
+    def by_cell(*leaves: Array) -> list[Array]:
+        return sums.of(jax.tree.leaves(by_face(*leaves)), ndim)
+
+    found = (fused(by_face, ndim, sums=sums) if fused else by_cell)(*leaves)
     added, pulled = jax.tree.unflatten(jax.tree.structure((blocks, given)), found)
     read = jax.tree.map(lambda block, line: jax.linear_transpose(windows.line, block)(line)[0], blocks, added)
     return read, jax.tree.map(lambda x, of: jnp.sum(x) if of.ndim == 0 else x, pulled, given)

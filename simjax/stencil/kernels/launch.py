@@ -56,8 +56,9 @@ def launch(
     *,
     target: str,
     tile: Sizes | None = None,
+    sums: Sums | None = None,
 ) -> list[Array]:
-    """The results of `program`, each of shape `interior`.
+    """The results of `program`, each of shape `interior`, or their `sums`.
 
     Args:
         arrays: in step with `program.operands`, of the shapes that these say. They are copied where a block would lie
@@ -65,10 +66,15 @@ def launch(
             them in its fast memory.
         target: "tpu", "gpu" (Hopper and newer), or "interpret", which runs everywhere.
         tile: cells that are computed from one block of every operand; the cost model's `best` where it is not given.
+        sums: added up in the kernel by a GPU where there are two axes or three; else by XLA, from results in memory.
 
     Raises:
         NotLowered: the target has no such numbers or too little fast memory.
     """
+    if sums is not None:
+        if _walks(interior, target):
+            return _by_walks(program, arrays, interior, sums, target, tile)
+        return sums.of(launch(program, arrays, interior, target=target, tile=tile), len(interior))
     program, operands = as_passes(program, len(interior)), program.operands
     _check_types(program, target)
     first = best(program, arrays, interior, target)
@@ -83,29 +89,25 @@ def launch(
     return (hopper_planes if len(interior) == 3 else hopper).run(program, arrays, interior, tile)
 
 
-def launch_sums(
-    program: Program,
-    arrays: Sequence[Array],
-    interior: Sizes,
-    sums: Sums,
-    *,
-    target: str,
-    tile: Sizes | None = None,
-) -> list[Array]:
-    """The `sums` of the results of `program`; arguments as `launch` takes them.
-
-    A GPU adds them up in the kernel where there are two axes or three; else XLA does, from results in memory.
-    """
-    if not _walks(interior, target):
-        return sums.of(launch(program, arrays, interior, target=target, tile=tile), len(interior))
-    _check_types(as_passes(program, len(interior)), target)
-    tiles = hopper_sums.tiles(program, interior, sums)
-    return hopper_sums.run(program, arrays, interior, sums, tile or next(iter(tiles)))
-
-
 def _walks(interior: Sizes, target: str) -> bool:
     """Tell whether a kernel adds up results as it walks along lines."""
     return target == "gpu" and len(interior) > 1
+
+
+def _by_walks(
+    program: Program | Passes,
+    arrays: Sequence[Array | Unpadded],
+    interior: Sizes,
+    sums: Sums,
+    target: str,
+    tile: Sizes | None,
+) -> list[Array]:
+    assert not isinstance(program, Passes)
+    _check_types(as_passes(program, len(interior)), target)
+    whole = [x for x in arrays if not isinstance(x, Unpadded)]
+    assert len(whole) == len(arrays)
+    first = next(iter(hopper_sums.tiles(program, interior, sums)))
+    return hopper_sums.run(program, whole, interior, sums, tile or first)
 
 
 def best(program: Program | Passes, arrays: Sequence[Array | Unpadded], interior: Sizes, target: str) -> Sizes:

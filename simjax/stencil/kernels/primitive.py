@@ -15,7 +15,7 @@ from simjax.jaxpr.varying import unchecked
 from simjax.stencil.kernels.operands import NotLowered, Sums, Unpadded, arranged
 from simjax.stencil.kernels.tiles import Sizes
 from simjax.stencil.kernels.timing_cache import Device
-from simjax.stencil.kernels.tracing import trace
+from simjax.stencil.kernels.tracing import Traced, trace
 from simjax.stencil.kernels.tuning import Work, on_one_device, tuner
 from simjax.stencil.padding import padded
 
@@ -68,7 +68,7 @@ def lowered(
     """
 
     # Pallas takes a third of a second to import.
-    from simjax.stencil.kernels.launch import candidates, launch, launch_sums
+    from simjax.stencil.kernels.launch import candidates, launch
 
     def whole(*blocks: Array):
         results = function(*blocks)
@@ -88,19 +88,15 @@ def lowered(
                 raise
             return whole(*_blocks(arguments, for_many))
 
-        # The sums of components, of which a kernel computes one after the other, and their shapes.
-        each = sums and sums.by_component([math.prod(shape[: len(shape) - ndim]) for shape in traced.shapes])
-        summed = sums and [x.shape for x in jax.eval_shape(lambda *xs: sums.of(xs, ndim), *stencil.out_avals)]
+        each, result_shapes = _of_components(sums, traced, stencil.out_avals)
 
         def operands(*flat: Array) -> list[Array | Unpadded]:
             return traced.arrays([*flat[:seen], *structure.unflatten(flat[seen:])])
 
         def launched(target: str, tile: Sizes | None, *flat: Array) -> list[Array]:
-            program = traced.program(target)
-            if each is None or summed is None:
-                return traced.arranged(launch(program, operands(*flat), interior, target=target, tile=tile))
-            found = launch_sums(program, operands(*flat), interior, each, target=target, tile=tile)
-            return arranged(found, summed, ndim)
+            program, arrays = traced.program(target), operands(*flat)
+            found = launch(program, arrays, interior, target=target, tile=tile, sums=each)
+            return arranged(found, result_shapes, ndim)
 
         def of_blocks(evaluated: Callable, *flat: Array) -> list[Array]:
             results = evaluated(stencil)(*flat[:seen], *_blocks(structure.unflatten(flat[seen:]), for_many))
@@ -118,6 +114,15 @@ def lowered(
         return results if sums else jax.tree.unflatten(jax.tree.structure(shapes), results)
 
     return run
+
+
+def _of_components(sums: Sums | None, traced: Traced, leaves: Sequence) -> tuple[Sums | None, Sequence[Sizes]]:
+    """Sums of the components of a function's leaves, and the shapes of what the function gives."""
+    if sums is None:
+        return None, traced.shapes
+    counts = [math.prod(shape[: len(shape) - traced.ndim]) for shape in traced.shapes]
+    found = jax.eval_shape(lambda *leaves: sums.of(leaves, traced.ndim), *leaves)
+    return sums.by_component(counts), [x.shape for x in found]
 
 
 def bound(

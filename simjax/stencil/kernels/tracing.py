@@ -13,7 +13,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from simjax.jaxpr.linear_map import linear_map_p
 from simjax.stencil.kernels.expressions import Constant, Expression, Kept, Operation, Point, PointProgram, Read
-from simjax.stencil.kernels.operands import NotLowered, Operand, Unpadded, arranged, operands_of
+from simjax.stencil.kernels.operands import NotLowered, Operand, Unpadded, operands_of
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,6 @@ class Traced:
         """The operands, from the arguments."""
 
         return operands_of(self.sources, arguments, self.ndim)
-
-    def arranged(self, values: Sequence[Array]) -> list[Array]:
-        """The results, from those of their components."""
-        return arranged(values, self.shapes, self.ndim)
 
 
 def trace(closed: ClosedJaxpr, interior: tuple[int, ...]) -> Traced:

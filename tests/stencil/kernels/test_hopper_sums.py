@@ -9,7 +9,7 @@ import pytest
 from stencil_programs import Formula, on_whole_arrays
 
 from simjax.stencil.kernels import hopper_sums
-from simjax.stencil.kernels.launch import candidates, launch_sums
+from simjax.stencil.kernels.launch import candidates, launch
 from simjax.stencil.kernels.operands import NotLowered, Operand, Sums
 
 COUNT = 4
@@ -29,7 +29,9 @@ def faces(ndim, axis, dtype="float32"):
 
         here = (0,) * ndim
         given, profile = read(1, 0, here), read(2, 0, here)
-        cells = [(k + 1) * given * at(field, k) / at(1 - field, COUNT - 1 - k) for k in range(COUNT) for field in (0, 1)]
+        cells = [
+            (k + 1) * given * at(field, k) / at(1 - field, COUNT - 1 - k) for k in range(COUNT) for field in (0, 1)
+        ]
         return [*cells, given * read(3) * profile / at(1, 1)]
 
     block = tuple(COUNT - 1 if a == axis else 2 for a in range(ndim))
@@ -70,7 +72,7 @@ def test_each_cell_has_the_sum_of_what_comes_to_it(interpreted, axis, interior, 
     program, sums = faces(len(interior), axis), Sums(axis, SUMS)
     numbers = np.random.default_rng(5)
     arrays = [jnp.asarray(numbers.uniform(1, 2, o.shape(interior)), o.dtype) for o in program.operands]
-    found = launch_sums(program, arrays, interior, sums, target="gpu", tile=tile)
+    found = launch(program, arrays, interior, target="gpu", tile=tile, sums=sums)
     expected = sums.of(on_whole_arrays(program, arrays, interior), len(interior))
     for u, v in zip(found, expected, strict=True):
         assert u.shape == v.shape
