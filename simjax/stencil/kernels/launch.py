@@ -71,10 +71,8 @@ def launch(
     Raises:
         NotLowered: the target has no such numbers or too little fast memory.
     """
-    if sums is not None:
-        if _walks(interior, target):
-            return _by_walks(program, arrays, interior, sums, target, tile)
-        return sums.of(launch(program, arrays, interior, target=target, tile=tile), len(interior))
+    if sums is not None and _walks(interior, target):
+        return _by_walks(program, arrays, interior, sums, target, tile)
     program, operands = as_passes(program, len(interior)), program.operands
     _check_types(program, target)
     first = best(program, arrays, interior, target)
@@ -84,9 +82,11 @@ def launch(
     arrays = [_padded(x, o, tile, interior, target) for x, o in zip(arrays, operands, strict=True)]
     _check(program, arrays, interior)
     arrays = [_reaching(x, o, tile, interior, target) for x, o in zip(arrays, operands, strict=True)]
-    if target != "gpu":
-        return tpu.run(program, arrays, interior, tile, target)
-    return (hopper_planes if len(interior) == 3 else hopper).run(program, arrays, interior, tile)
+    if target == "gpu":
+        found = (hopper_planes if len(interior) == 3 else hopper).run(program, arrays, interior, tile)
+    else:
+        found = tpu.run(program, arrays, interior, tile, target)
+    return sums.of(found, len(interior)) if sums else found
 
 
 def _walks(interior: Sizes, target: str) -> bool:
