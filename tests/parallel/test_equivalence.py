@@ -1,10 +1,13 @@
 """One device, many devices, overlap, ensembles and the compiler's own partitioner: the same numbers.
 
-Every model of `cases.CASES` runs in every layout that its grid admits. State and gradients are compared with those
-of the undecomposed program; they differ only by the order of sums, so the bounds are a few hundred and 1e5 roundings.
+Every case of `cases.CASES` runs decomposed. In other layouts, as kernels, in ensembles and with other checkpoint plans
+a few run in every run of the tests or with the slow ones, and long tests combine these so that each two of them have
+run together, and each of them with every model (`combined`). State and gradients are compared with those of the
+undecomposed program; they differ only by the order of sums, so the bounds are a few hundred and 1e5 roundings.
 """
 
 import functools
+import itertools
 
 import cases_closures
 import cases_particles
@@ -14,6 +17,7 @@ import numpy as np
 import pytest
 from case import OPTIMISED, PLAIN, QUICK
 from cases import CASES, DECLARED, WRITTEN
+from combined import Combination, covering
 from equivalence import (
     SPACE,
     assert_close,
@@ -57,22 +61,13 @@ COMBINATIONS = [
     if not (case in PARTICLES and "overlap" in layout)  # which is about stencils
 ]
 OTHERWISE = ("4x2", "8x1")
-PLANS = {
-    "none": "none", "every_step": "every_step", "two_level": "two_level", "binomial": Binomial(2), "budget": None,
-    "reverse": "reverse",
-}  # fmt: skip
-# With the slow ones, a few cases of what hardly depends on the equations; the others are long.
+POLICIES = ("none", "every_few", "every_stage", "every_step", "two_level", "binomial", "budget", "reverse")
+# With the slow ones, a few cases of what hardly depends on the equations; the others are among the combinations.
 SLOW = {
     "ensemble": ("flow-2d-walls", "semilinear-kdv-1d"),
-    "partitioned": ("spectral-vorticity-2d",),
-    "kernels": ("flow-2d-walls", "acoustic-3d"),
     "overlap": ("acoustic-3d",),
-    "two_level": ("acoustic-1d",),
-    "binomial": ("acoustic-3d", "semilinear-kdv-1d"),
-    "closures": ("advection-2d-walls-pointwise space", "passive-scalar-2d-inflow space"),
-    "pressure": ("spectral-space", "tridiagonal-ensemble", "multigrid-space"),
+    "pressure": {"spectral": "space", "tridiagonal": "ensemble", "multigrid": "space"},
 }
-CHEAP = "advection-2d-walls budget space"
 EXPLICIT = [(case, layout) for case, layout in COMBINATIONS if case.name.startswith("advection")]
 
 
@@ -110,46 +105,43 @@ def each(cases, marks):
     return pytest.mark.parametrize("case", [pytest.param(case, marks=marks(case), id=case.name) for case in cases])
 
 
-def some(what):
-    """Marks of what is tested of a few with the slow ones, and of the cheapest always."""
-
-    def marks(case):
-        if case.name.startswith("advection") and case.grid.ndim < 3:
-            return ()
-        return (pytest.mark.slow if case.name in SLOW[what] else pytest.mark.long,)
-
-    return marks
+def is_simple(case):
+    return case.name.startswith("advection")
 
 
-def repeating(case, layout):
-    """Marks of what other layouts show already.
+def repeats(case, layout):
+    """Tell whether other layouts show what this one does.
 
     Overlap is in the exchange, whatever the equations, and a few cases show it. Cut otherwise, a flow differs from
     advection in the pressure solve, which test_poisson cuts in every way, and 4x2 is 2x4 turned.
     """
-    simple = case.name.startswith("advection")
-    if "overlap" in layout and not simple:
-        return pytest.mark.slow if case.name in SLOW["overlap"] else pytest.mark.long
-    if layout in OTHERWISE and not simple:
-        return pytest.mark.slow if layout == "8x1" and case.name == "spectral-vorticity-2d" else pytest.mark.long
-    return None
+    if is_simple(case):
+        return False
+    if "overlap" in layout:
+        return case.name not in SLOW["overlap"]
+    return layout in OTHERWISE and (layout, case.name) != ("8x1", "spectral-vorticity-2d")
 
 
 def named(pairs):
     first = {ndim: next(iter(layouts)) for ndim, layouts in LAYOUTS.items()}
+
+    def marks(case, layout):
+        usual = layout == first[case.grid.ndim] or case.name == "advection-2d-walls"
+        return pytest.mark.slow if layout in OTHERWISE and not is_simple(case) else marked(case, usual)
+
     return pytest.mark.parametrize(
         "case, layout",
         [
-            pytest.param(
-                case, layout, id=f"{case.name} {layout}",
-                marks=repeating(case, layout)
-                or marked(case, usual=layout == first[case.grid.ndim] or case.name == "advection-2d-walls"),
-            )
+            pytest.param(case, layout, id=f"{case.name} {layout}", marks=marks(case, layout))
             for case, layout in pairs
+            if not repeats(case, layout)
         ],
-    )  # fmt: skip
+    )
 
 
+NAMED = {case.name: case for case in CASES}
+CLOSED = {case.name: case for case in cases_closures.CASES}
+COMBINED = {**NAMED, **{f"{name} closed": case for name, case in CLOSED.items()}}
 CUT = [case for case in CASES if case.cuts]
 
 
@@ -158,31 +150,27 @@ def test_decomposed_run_and_its_gradients_equal_those_on_one_device(case, layout
     assert_decomposed_run_is_the_same(case, *LAYOUTS[case.grid.ndim][layout], case.checkpoint)
 
 
-@each(CASES, some("ensemble"))
+@each(
+    [case for case in CASES if case.name in SLOW["ensemble"] or is_simple(case)],
+    lambda case: () if is_simple(case) and case.grid.ndim < 3 else (pytest.mark.slow,),
+)
 def test_each_member_of_a_decomposed_ensemble_equals_its_solo_run(case):
     assert_each_member_is_the_same(case, case.checkpoint)
 
 
-def with_kernels():
-    """Every model that has stencils, as interpreted kernels: decomposed, overlapped, and in a decomposed ensemble.
-
-    In every run of the tests those of one model, with the slow ones of a few decomposed, and the rest of one.
-    Steps of all models are compiled as kernels in test_kernel_compilation.
-    """
-    result = []
-    for case in CASES:
-        if case in PARTICLES or isinstance(case.build(Domain(case.grid)), SemilinearModel):
-            continue
-        for where in ("space", "overlap", "ensemble"):
-            simple, in_space = case.name == "advection-2d-walls", where == "space"
-            usual, slow = simple and in_space, simple or in_space and case.name in SLOW["kernels"]
-            marks = () if usual else pytest.mark.slow if slow else pytest.mark.long
-            result.append(pytest.param(case, where, id=f"{case.name} {where}", marks=marks))
-    return pytest.mark.parametrize(("case", "where"), result)
-
-
-@with_kernels()
-def test_kernels_and_their_gradients_equal_jax_on_one_device(case, where):
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [
+        ("advection-2d-walls", "space"),
+        pytest.param("advection-2d-walls", "overlap", marks=pytest.mark.slow),
+        pytest.param("advection-2d-walls", "ensemble", marks=pytest.mark.slow),
+        pytest.param("flow-2d-walls", "space", marks=pytest.mark.slow),
+        pytest.param("acoustic-3d", "space", marks=pytest.mark.slow),
+    ],
+)
+def test_kernels_and_their_gradients_equal_jax_on_one_device(name, where):
+    """Decomposed, overlapped, and in a decomposed ensemble; in test_kernel_compilation steps of all models compile."""
+    case = NAMED[name]
     if where == "ensemble":
         assert_each_member_is_the_same(case, case.checkpoint, implementation="pallas")
         return
@@ -194,18 +182,18 @@ FLOWS = [case for case in CASES if case.name.startswith("flow")]
 
 
 def with_pressure_methods():
-    """Every flow with every method, cut in space and as an ensemble; with the slow ones each method once."""
+    """Every flow with every method, cut in space or as an ensemble in turns; with the slow ones each method once."""
     result = []
-    for case in FLOWS:
-        for method in ("spectral", "tridiagonal", "multigrid"):
+    for k, case in enumerate(FLOWS):
+        for j, method in enumerate(("spectral", "tridiagonal", "multigrid")):
             if case.grid.stretched and method == "tridiagonal":  # takes uniform grids only
                 continue
             if case.name == "flow-2d-central4" and method != "spectral":  # has this one
                 continue
-            for where in ("space", "ensemble"):
-                usual = case.name == "flow-2d-walls" and f"{method}-{where}" in SLOW["pressure"]
-                marks = pytest.mark.slow if usual else pytest.mark.long
-                result.append(pytest.param(case, method, where, id=f"{case.name}-{method}-{where}", marks=marks))
+            slow = case.name == "flow-2d-walls"
+            where = SLOW["pressure"][method] if slow else ("space", "ensemble")[(j + k) % 2]
+            marks = pytest.mark.slow if slow else pytest.mark.long
+            result.append(pytest.param(case, method, where, id=f"{case.name}-{method}-{where}", marks=marks))
     return pytest.mark.parametrize(("case", "method", "where"), result)
 
 
@@ -224,32 +212,22 @@ def test_flows_do_not_depend_on_how_the_pressure_is_solved(monkeypatch, case, me
     assert_each_member_is_the_same(case, case.checkpoint)
 
 
-def with_closures():
-    """Every model that takes a closure, beside every kind of side: decomposed, overlapped, as an ensemble in space.
-
-    The cheapest one in every run of the tests, and with the slow ones those on a staggered grid.
-    """
-    result = []
-    for case in cases_closures.CASES:
-        for where in ("space", "overlap", "ensemble") if case.cuts else ("ensemble",):
-            name = f"{case.name} {where}"
-            marks = pytest.mark.slow if name in SLOW["closures"] else pytest.mark.long
-            result.append(pytest.param(case, where, id=name, marks=() if name == "advection-2d-walls space" else marks))
-    return pytest.mark.parametrize(("case", "where"), result)
-
-
-@with_closures()
-def test_closures_and_their_gradients_do_not_depend_on_the_decomposition(case, where):
-    if where == "ensemble":
-        assert_each_member_is_the_same(case, case.checkpoint)
-        return
-    layouts = [layout for layout in LAYOUTS[case.grid.ndim].values() if layout[1] == (where == "overlap")]
-    assert_decomposed_run_is_the_same(case, *layouts[0], case.checkpoint)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "advection-2d-walls",
+        pytest.param("advection-2d-walls-pointwise", marks=pytest.mark.slow),
+        pytest.param("passive-scalar-2d-inflow", marks=pytest.mark.slow),
+    ],
+)
+def test_closures_and_their_gradients_do_not_depend_on_the_decomposition(name):
+    case = CLOSED[name]
+    assert_decomposed_run_is_the_same(case, *next(iter(LAYOUTS[case.grid.ndim].values())), case.checkpoint)
 
 
 def test_every_model_has_a_case():
     """A grid model gets one by its declaration; one of particles is to be added to `cases_particles` and `cases`."""
-    known = {case.name: case for case in CASES}
+    known = dict(NAMED)
     assert {*WRITTEN, *DECLARED} == {*MODELS}
     for name, problems in WRITTEN.items():
         for problem in problems:
@@ -262,31 +240,6 @@ def test_every_model_has_a_case():
 
 def test_every_model_that_takes_a_closure_has_a_case_with_one():
     assert {*cases_closures.MODELS} == {name for name, schema in MODELS.items() if schema.modules}
-
-
-def planned():
-    """Every case with every plan but its own, which the tests above have, cut in space and as an ensemble cut in space.
-
-    In every run of the tests one; with the slow ones a few of other families, cut in space, from fewer states than
-    steps.
-    """
-    result = []
-    for case in CASES:
-        for plan in PLANS:
-            if plan == kind_of(case.checkpoint) or plan == "reverse" and not can_be_reversed(case):
-                continue
-            if plan == "budget" and case in PARTICLES:  # the arrays of a case are not the state that is stored
-                continue
-            for ensemble in (False, True) if case.cuts else (True,):
-                chosen = case.name in SLOW.get(plan, ()) and not ensemble
-                marks = pytest.mark.slow if chosen else pytest.mark.long
-                name = f"{case.name} {plan} {'ensemble' if ensemble else 'space'}"
-                result.append(pytest.param(case, plan, ensemble, id=name, marks=() if name == CHEAP else marks))
-    return pytest.mark.parametrize(("case", "plan", "ensemble"), result)
-
-
-def kind_of(checkpoint):
-    return checkpoint if isinstance(checkpoint, str) else type(checkpoint).__name__.lower()
 
 
 def can_be_reversed(case):
@@ -310,18 +263,79 @@ def budget(case, sizes):
     return Budget(int(max(case.frames * case.schedule.steps - 1, min(case.frames, 2)) * one))
 
 
-@planned()
-def test_gradients_are_the_same_with_every_plan(case, plan, ensemble):
-    layout, overlap = next(iter(LAYOUTS[case.grid.ndim].values()))
-    checkpoint = PLANS[plan] or budget(case, SPACE[case.grid.ndim] if ensemble else layout)
-    if ensemble:
-        assert_each_member_is_the_same(case, checkpoint)
-    else:
-        assert_decomposed_run_is_the_same(case, layout, overlap, checkpoint)
+def plan_of(case, policy, sizes):
+    return Binomial(2) if policy == "binomial" else budget(case, sizes) if policy == "budget" else policy
 
 
-@each([case for case in CUT if case.partitioned != ()], some("partitioned"))
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "policy"),
+    [
+        ("advection-2d-walls", "budget"),
+        pytest.param("acoustic-1d", "two_level", marks=pytest.mark.slow),
+        pytest.param("acoustic-3d", "binomial", marks=pytest.mark.slow),
+    ],
+)
+def test_gradients_are_the_same_with_every_plan(name, policy):
+    case = NAMED[name]
+    sizes, overlap = next(iter(LAYOUTS[case.grid.ndim].values()))
+    assert_decomposed_run_is_the_same(case, sizes, overlap, plan_of(case, policy, sizes))
+
+
+def offered():
+    """By model, every run that there could be of its cases; cases with a closure are together."""
+    runs: dict[str, list[Combination]] = {}
+    models = {name: model for model, names in WRITTEN.items() for name in names}
+    models |= {case.name: model for model, case in DECLARED.items()}
+    for name, case in COMBINED.items():
+        particles, built = case in PARTICLES, case.build(Domain(case.grid))
+        plain = particles or isinstance(built, SemilinearModel)
+        where = [*(layout for layout in LAYOUTS[case.grid.ndim] if not (particles and "overlap" in layout)), "ensemble"]
+        plans = [policy for policy in POLICIES if policy != "reverse" or can_be_reversed(case)]
+        if particles:  # the arrays of a case are not the state that is stored
+            plans.remove("budget")
+        runs.setdefault(models.get(name, "closures"), []).extend(
+            Combination(name, *choices)
+            for choices in itertools.product(
+                where if case.cuts else ["ensemble"], ["xla"] if plain else ["xla", "pallas"], plans
+            )
+        )
+    return runs
+
+
+OFFERED = offered()
+TAKEN = covering(OFFERED)
+
+
+def test_each_two_choices_are_combined_and_each_with_every_model():
+    runs = {model: [run for run in TAKEN if run in offers] for model, offers in OFFERED.items()}
+    assert sum(map(len, runs.values())) == len(TAKEN) == len(set(TAKEN))
+    for shown, groups in (
+        (Combination.of_its_model, zip(runs.values(), OFFERED.values(), strict=True)),
+        (Combination.of_any_model, [(TAKEN, itertools.chain(*OFFERED.values()))]),
+    ):
+        for some, everything in groups:
+            assert set().union(*map(shown, some)) == set().union(*map(shown, everything))
+    # Of a flow: its cases, each cut and in an ensemble; and for example stored few steps at a time by kernels.
+    cut_or_not = {*itertools.product(WRITTEN["incompressible"], (False, True))}
+    assert {(run.case, run.where == "ensemble") for run in runs["incompressible"]} == cut_or_not
+    assert any(run.plan == "every_few" and run.implementation == "pallas" for run in TAKEN)
+
+
+@pytest.mark.parametrize(("case", "run"), [pytest.param(COMBINED[run.case], run, id=str(run)) for run in TAKEN])
+@pytest.mark.long
+def test_combinations_and_their_gradients_equal_the_run_on_one_device(case, run):
+    options = {} if run.implementation == "xla" else {"implementation": run.implementation}
+    if run.where == "ensemble":
+        assert_each_member_is_the_same(case, plan_of(case, run.plan, SPACE[case.grid.ndim]), **options)
+        return
+    sizes, overlap = LAYOUTS[case.grid.ndim][run.where]
+    assert_decomposed_run_is_the_same(case, sizes, overlap, plan_of(case, run.plan, sizes), **options)
+
+
+@each(
+    [case for case in CUT if case.partitioned != ()],
+    lambda case: (pytest.mark.slow if case.name == "spectral-vorticity-2d" or is_simple(case) else pytest.mark.long,),
+)
 def test_compiler_partitioned_program_agrees(case):
     """The oracle that shares no exchange: the undecomposed model, its inputs cut over the mesh."""
     mesh = make_mesh(dict(case.partitioned or ()) or PARTITIONED[case.grid.ndim])

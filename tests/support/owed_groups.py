@@ -21,7 +21,7 @@ MOST_LANDINGS = 15
 BEGINNING = 1
 # Files of which a group takes longer than ten minutes, and the number of shares.
 SHARES = {
-    "long tests/parallel/test_equivalence.py": 24,
+    "long tests/parallel/test_equivalence.py": 10,
     "long tests/project/test_mutations.py": 8,
     "long tests/certificate/test_certify.py": 4,
     "slow tests/parallel/test_equivalence.py": 4,
