@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from scipy.special import gammaincinv
 
 from simjax.core.boundary import Dirichlet, Inflow, Value
 from simjax.schema.model_schema import FieldSchema
@@ -84,6 +83,9 @@ def waves_of(seed: int | Array, ndim: int) -> Waves:
     distributions: the energy of vectors as long as k is k^(ndim + 1) exp(-k^2 / 2), as Kraichnan's normal ones times
     amplitudes like k have it.
     """
+    # Only here: it takes a quarter of a second to import, and every flow and gas declares these sides.
+    from scipy.special import gammaincinv
+
     whole = jnp.round(jnp.asarray(seed)).astype(jnp.uint32)  # numbers of a run are floating-point ones
     key = jax.random.fold_in(jax.random.key(0), whole)
     of_lengths, of_order, of_rates, of_turns, of_phases = jax.random.split(key, 5)
