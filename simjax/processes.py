@@ -51,7 +51,7 @@ ADVICE = "go on from the last checkpoint by resume=auto."
 
 
 class Processes:
-    """A group of one. index: this process's number; count: how many there are."""
+    """Processes of a run; these are of a run by one process. index: number of this one; count: how many there are."""
 
     index = 0
     count = 1

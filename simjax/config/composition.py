@@ -25,7 +25,6 @@ from simjax.models.registry import MODELS
 from simjax.schema.config import Config, Keys
 from simjax.schema.locate import CONFIG_NAME, config_folders, input_folders, list_experiments
 from simjax.schema.parts import part_name, part_places
-from simjax.schema.renames import with_new_names
 
 BASIC = "basic"  # Hydra's own launcher, one run after the other, and its sweeper, by which every choice is run
 # Sections of names that a user chooses or leaves out: what a base has there beside them is told.
@@ -118,7 +117,7 @@ def compose_from_run(file: Path, overrides: Sequence[str] = ()) -> Composition:
             raise ConfigurationError(f"{given}: a resumed run takes keys, such as output.report=true, not groups.")
     with searching(folders):
         values = parse(normalised)
-    plain = with_new_names(yaml.safe_load(text) or {})
+    plain = yaml.safe_load(text) or {}
     notes = _what_remains(plain, values, "the earlier run")
     for_hydra = _apply_all(plain, values)
     return Composition(_complete(plain), tuple(overrides), folders, None, notes, for_hydra)

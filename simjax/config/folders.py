@@ -21,7 +21,6 @@ from simjax.io.replacing import (
 )
 from simjax.schema.config import Config
 from simjax.schema.locate import is_url, locate_run_folder, usable_path
-from simjax.schema.renames import with_new_names
 
 RUN_ID_PATTERN = r"\d{8}-\d{6}-[0-9a-f]{6}"
 
@@ -88,7 +87,7 @@ def _check_overwritable(folder: Path, config: Config) -> None:
         return
     advice = f"choose another output.folder, or remove {folder} by hand"
     try:
-        before = with_new_names(yaml.safe_load(path.read_text(encoding="utf-8")))
+        before = yaml.safe_load(path.read_text(encoding="utf-8"))
         before = {name: before.get(name) for name in ("model", "initial", "inverse")}
     except (OSError, UnicodeDecodeError, yaml.YAMLError, AttributeError):
         raise ConfigurationError(
@@ -335,11 +334,8 @@ def _dump(plain: Any) -> str:
 
 
 def resume_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Sentences about what differs between two written configurations: (other simulation, free to change).
-
-    Either may be of an earlier version, with other names of keys.
-    """
-    before, after = (dict(_flatten("", with_new_names(each))) for each in (old, new))
+    """Sentences about what differs between two written configurations: (other simulation, free to change)."""
+    before, after = (dict(_flatten("", each)) for each in (old, new))
     refused, allowed = [], []
     for path in sorted({*before, *after}):
         if before.get(path) != after.get(path):

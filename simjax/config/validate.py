@@ -44,8 +44,6 @@ from simjax.schema.locate import credentials_problem, input_folders, is_url, loc
 from simjax.schema.model_schema import AXES, ModelSchema
 from simjax.schema.numbers import numbers_of
 from simjax.schema.particles import ParticlesSection, check_box
-from simjax.schema.renames import KEYS as RENAMED_KEYS
-from simjax.schema.renames import MODELS as RENAMED_MODELS
 
 MOST_STEPS = 2**31 - 1
 MOST_FRAMES = 10**7
@@ -167,10 +165,7 @@ def _read_keys(mapping: Mapping[str, Any], problems: ConfigErrors) -> dict[str, 
             _tell_unknown(key, mapping.get("model"), problems)
     values: dict[str, Any] = {}
     for name, field in fields.items():
-        if name == "model" and str(mapping.get(name)) in RENAMED_MODELS:
-            now = values[name] = RENAMED_MODELS[mapping[name]]
-            problems.say(name, f"model = {mapping[name]!r}: it is {now} now, write model={now}")
-        elif name in mapping:
+        if name in mapping:
             values[name] = field.metadata["kind"].read(name, mapping[name], problems)
         elif field.default is dataclasses.MISSING:
             tell_missing(name, field, problems)
@@ -193,9 +188,6 @@ def _tell_unknown(key: Any, model: Any, problems: ConfigErrors) -> None:
             problems.say(str(key), f"{key}: unknown key; did you mean '{name}.{key}'?")
             return
     known = [field.name for field in dataclasses.fields(Keys)]
-    if key in RENAMED_KEYS:
-        problems.unknown("", key, known)
-        return
     if closest(str(key), [*known, "experiment"]) == "experiment":
         problems.say(str(key), f"{key}: unknown key; did you mean experiment=...?")
         return

@@ -52,7 +52,7 @@ def image_distances(faces: Places, side: int, count: int, on_face: bool) -> Plac
 
 
 def as_array(places: Places, dtype) -> Array:
-    """The places in a program."""
+    """Make an array of the places on the axis, in a program of this `dtype`."""
     return places.astype(dtype) if isinstance(places, jax.Array) else table(np.asarray(places, dtype))
 
 

@@ -29,7 +29,6 @@ from simjax.models.placement import Start, chosen_particles
 from simjax.parallel import decompose, distribute, place, region, shardings, whole
 from simjax.particles.cells import EMPTY, Cells, enlarged, unpack
 from simjax.schema.config import Config
-from simjax.schema.renames import CAPACITIES
 from simjax.status import BLOCK_FULL, CELL_FULL, LIST_FULL, NON_FINITE, OK, SKIN_PASSED
 
 GROWTH = 1.5
@@ -284,10 +283,9 @@ class CompiledParticleRun(CompiledRun):
         return {**dataclasses.asdict(self._capacities), "cells": list(self._capacities.cells)}
 
     def template(self, room):
-        stored = {CAPACITIES.get(name, name): value for name, value in room.items()}
         names = [field.name for field in dataclasses.fields(Capacities)]
-        require_meta(stored, {name: tuple if name == "cells" else int for name in names})
-        wanted = Capacities(**{**{name: stored[name] for name in names}, "cells": tuple(stored["cells"])})
+        require_meta(room, {name: tuple if name == "cells" else int for name in names})
+        wanted = Capacities(**{**{name: room[name] for name in names}, "cells": tuple(room["cells"])})
         if wanted != self._capacities:
             self._make(wanted)
         return super().template(room)

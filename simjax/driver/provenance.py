@@ -28,7 +28,6 @@ from simjax.errors import CheckpointError, ConfigurationError, InputOutputError
 from simjax.io.checkpoint import Checkpoints, Restored, require_meta
 from simjax.io.files import write_text
 from simjax.schema.config import Config
-from simjax.schema.renames import numbers_with_new_names
 
 SCHEMA = 1
 COMPLETED = "completed"
@@ -121,7 +120,7 @@ def check_same_run(
             f"resume={folder} is another simulation: {'; '.join(refused)}. Start a new run instead."
         )
     now = {name: _recorded(value) for name, value in parameters.items()}
-    before = numbers_with_new_names(recorded["parameters"], _mapping(recorded["config"]))
+    before = recorded["parameters"]
     if now != before:
         names = sorted(n for n in {*now, *before} if now.get(n) != before.get(n))
         raise CheckpointError(

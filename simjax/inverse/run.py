@@ -106,7 +106,7 @@ class Experiment:
         return together, trajectory.clock.status
 
     def series_in_pieces(self, physical: Physical, known) -> dict[str, Array]:
-        """The same of a run in its pieces."""
+        """Read every instrument in a run that was cut into pieces: what `series` gives, without the status."""
         return self.pieces.run(*self.inputs(physical, known), self._read)[0]
 
     def residuals(self, physical: Physical, given) -> tuple[dict[str, Array], Any, Array]:

@@ -49,7 +49,7 @@ class BodyField:
         return self._of_image(centers) if self._image else self._of_pieces(centers)
 
     def told_first(self) -> list[tuple[int, str]]:
-        """Nothing: a distance is finite everywhere."""
+        """Give no values that are not finite: a distance is finite everywhere."""
         return []
 
     def require_finite(self, found: Iterable[tuple[int, str]]) -> None:

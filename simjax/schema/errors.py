@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from simjax.errors import ConfigurationError, without_credentials
-from simjax.schema.renames import KEYS
 
 SHOWN = 30
 
@@ -44,9 +43,6 @@ class ConfigErrors:
         known = list(known)
         full = join(path, str(key))
         close = closest(str(key), known)
-        if full in KEYS and KEYS[full].split(".")[full.count(".")] in known:
-            self.say(full, f"{full}: unknown key; it is {KEYS[full]} now, write that")
-            return KEYS[full].rpartition(".")[2]
         hint = f"did you mean '{join(path, close)}'?" if close else f"known here: {', '.join(known) or 'none'}"
         self.say(full, f"{full}: unknown key; {hint}")
         return close

@@ -50,7 +50,7 @@ class Windows:
     count: int
 
     def around(self, line: Array, ndim: int) -> list[Array]:
-        """Of a line the cells around each face, one array for each place."""
+        """The cells of a line around each face, one array for each place."""
         axis = line.ndim - ndim + self.axis
         faces = line.shape[axis] - self.count + 1
         return [lax.slice_in_dim(line, k, k + faces, axis=axis) for k in range(self.count)]

@@ -137,8 +137,8 @@ def _surface_refusals(carried: str, scheme: str, value: bool, flux: bool, moves:
     if value and flux:
         yield (
             "coefficients.solid_flux",
-            f"coefficients.solid_flux: expected one of it and coefficients.solid_{carried}, as either gives the other; "
-            "leave one out",
+            f"coefficients.solid_flux: leave out either this or coefficients.solid_{carried}; from one of them the "
+            "other one follows",
         )
     if moves and not value:
         yield (

@@ -106,7 +106,7 @@ class _Walk:
     arrived: Any
 
     def walk(self) -> None:
-        """All steps."""
+        """Walk through the tile: bring planes, compute, store."""
         corner = corner_of(self.tile)
         wait = np.int32(longest(self.passes))
         steps = np.int32(self.tile[0]) + wait

@@ -21,7 +21,7 @@ from jax.experimental import pallas as pl
 
 from simjax.jaxpr.varying import mosaic_kernel
 from simjax.stencil.kernels.fragments import computed
-from simjax.stencil.kernels.hopper import AXES
+from simjax.stencil.kernels.hopper import AXES, corner_of
 from simjax.stencil.kernels.operands import NotLowered, Operand, Program, Sums
 from simjax.stencil.kernels.tiles import Sizes, aligned, memory_of, round_up, rows_of_16_bytes
 
@@ -107,7 +107,7 @@ def _readable(x: Array, operand: Operand, plan: "_Plan") -> Array:
 
 @dataclass(frozen=True)
 class _Box:
-    """What a program reads of an operand for one row.
+    """Cells of an operand that a program reads for one row.
 
     Attributes:
         first: displacement of its first cell along each axis, along the last one a multiple of 16 bytes; last: along
@@ -255,12 +255,12 @@ class _Walk:
     moved: Sequence
 
     def walk(self) -> None:
-        """All steps."""
+        """Walk along the axis: bring rows, compute, add up, store."""
         plan = self.plan
         ahead = 0 if plan.along_rows else plan.sums.longest
-        corner = [lax.axis_index(name) for name in AXES]
-        start = corner[plan.walk] * np.int32(self.length) - np.int32(ahead)
-        row, column = corner[1 - plan.walk], corner[2] * np.int32(plan.columns)
+        corner = corner_of(self._place(self.length, 1, plan.columns))
+        start = corner[plan.walk] - np.int32(ahead)
+        row, column = corner[1 - plan.walk], corner[2]
         steps = np.int32(plan.depth + self.length + ahead)
         if plan.along_rows:
             self._clear()
@@ -284,7 +284,7 @@ class _Walk:
         return self.gpu.Layout.WG_STRIDED((1, THREADS), vec_size=1)
 
     def _place(self, along_walk, along_other, along_row) -> tuple:
-        """An index into an array of the grid."""
+        """Order what belongs to the axis of the walk, to the other one and to rows by the axes of the grid."""
         place = (along_walk, along_other) if self.plan.walk == 0 else (along_other, along_walk)
         return *place, along_row
 

@@ -112,7 +112,7 @@ def _run(step: Callable, leaves: Leaves, seen: Leaves, first, last, outputs: Lea
 
 
 def _first_sweep(step: Callable, leaves: Leaves, seen: Leaves, order: Replay, length: int, slots: Leaves):
-    """All steps: the last carry, all outputs, and the states stored on the way."""
+    """Take all steps; give the last carry, all outputs, and the states stored on the way."""
     outputs = _room(step, leaves, seen, length)
     # Stores after the first of the steps, and the number of steps up to each.
     stores = order.first[1]

@@ -221,7 +221,7 @@ def refused(**changed):
 def test_what_a_scalar_cannot_do_around_bodies_is_refused():
     solid = SECTIONS["coefficients"]["solid"]
     both = {"solid": solid, "solid_temperature": 1, "solid_flux": 1}
-    assert "expected one of it and coefficients.solid_temperature" in refused(coefficients=both)
+    assert "leave out either this or coefficients.solid_temperature" in refused(coefficients=both)
     assert "expected beside coefficients.solid, the distance" in refused(coefficients={"solid_temperature": 1})
     moving = {"solid": solid.replace("0.5)", "0.5 - 0.1*t)"), "solid_velocity": ["0.1", "0.1"]}
     assert "expected beside bodies that move" in refused(coefficients=moving)
