@@ -36,7 +36,7 @@ def monotonized_central(behind: Float[Array, "..."], ahead: Float[Array, "..."])
     return minmod(0.5 * (behind + ahead), 2 * minmod(behind, ahead))
 
 
-LIMITERS: dict[str, Limiter] = {"minmod": minmod, "van_leer": van_leer, "mc": monotonized_central}
+LIMITERS: dict[str, Limiter] = {"mc": monotonized_central, "van_leer": van_leer, "minmod": minmod}
 
 
 @dataclass(frozen=True)
@@ -99,17 +99,22 @@ def _weno5(first: Sequence[float], second: Sequence[float], third: Sequence[floa
     return Reconstruction(3, 5, upwind)
 
 
-_SIMPLE = {"first_order": Reconstruction(1, 1, lambda center, noise=0.0, cut=None: center)} | {
-    name: _limited(limiter) for name, limiter in LIMITERS.items()
+_SIMPLE = {
+    **{name: _limited(limiter) for name, limiter in LIMITERS.items()},
+    "first_order": Reconstruction(1, 1, lambda center, noise=0.0, cut=None: center),
 }
 
-RECONSTRUCTIONS: dict[str, Reconstruction] = _SIMPLE | {
-    "weno5": _weno5((2 / 6, -7 / 6, 11 / 6), (-1 / 6, 5 / 6, 2 / 6), (2 / 6, 5 / 6, -1 / 6), (0.1, 0.6, 0.3))
+RECONSTRUCTIONS: dict[str, Reconstruction] = {
+    "weno5": _weno5((2 / 6, -7 / 6, 11 / 6), (-1 / 6, 5 / 6, 2 / 6), (2 / 6, 5 / 6, -1 / 6), (0.1, 0.6, 0.3)),
+    **_SIMPLE,
 }
 """Face values from cell *averages* (of a field, or of a flux function whose differences are to be derivatives)."""
 
-INTERPOLATIONS: dict[str, Reconstruction] = _SIMPLE | {
-    "weno5": _weno5((3 / 8, -10 / 8, 15 / 8), (-1 / 8, 6 / 8, 3 / 8), (3 / 8, 6 / 8, -1 / 8), (1 / 16, 10 / 16, 5 / 16))
+INTERPOLATIONS: dict[str, Reconstruction] = {
+    "weno5": _weno5(
+        (3 / 8, -10 / 8, 15 / 8), (-1 / 8, 6 / 8, 3 / 8), (3 / 8, 6 / 8, -1 / 8), (1 / 16, 10 / 16, 5 / 16)
+    ),
+    **_SIMPLE,
 }
 """Face values from *point values* at cell centres. The same up to second order."""
 
@@ -133,11 +138,6 @@ def around_faces(u: Float[Array, "..."], axis: int, ndim: int, width: int) -> li
 def values_at_faces(cells: Sequence[Float[Array, "..."]], scheme: Reconstruction) -> tuple[Array, Array]:
     """(left, right) from the `2 scheme.width` cells around each face, from below to above."""
     return scheme.upwind(*cells[:-1]), scheme.upwind(*reversed(cells[1:]))
-
-
-def face_states(u: Float[Array, "..."], axis: int, ndim: int, scheme: Reconstruction) -> tuple[Array, Array]:
-    """(left, right) on the n + 1 faces of a block padded by `scheme.width` along `axis` only."""
-    return values_at_faces(around_faces(u, axis, ndim, scheme.width), scheme)
 
 
 def difference_of_faces(flux: Float[Array, "..."], axis: int, ndim: int, spacing: Spacing) -> Float[Array, "..."]:

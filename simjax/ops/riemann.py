@@ -159,7 +159,7 @@ def hllc(left: Primitive, right: Primitive, axis: int, gamma: Array) -> Conserve
     return Conserved(mass, momentum, (energy * squeeze + work + pressure) * speed)
 
 
-FLUXES: dict[str, RiemannFlux] = {"rusanov": rusanov, "hll": hll, "hllc": hllc}
+FLUXES: dict[str, RiemannFlux] = {"hllc": hllc, "hll": hll, "rusanov": rusanov}
 """A new flux is one function here."""
 
 

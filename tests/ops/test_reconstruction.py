@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from simjax.ops import reconstruction
 from simjax.ops.reconstruction import (
     INTERPOLATIONS,
     LIMITERS,
@@ -15,10 +14,16 @@ from simjax.ops.reconstruction import (
     around_faces,
     difference_of_faces,
     pad_only,
+    values_at_faces,
 )
 
-face_states = jax.jit(reconstruction.face_states, static_argnums=(1, 2, 3))
 SECOND = [name for name, scheme in INTERPOLATIONS.items() if scheme.order == 2]
+
+
+@functools.partial(jax.jit, static_argnums=(1, 2, 3))
+def face_states(u, axis, ndim, scheme):
+    """(left, right) on the n + 1 faces of a block that is padded along `axis` only."""
+    return values_at_faces(around_faces(u, axis, ndim, scheme.width), scheme)
 
 
 def cells(n, width, average, wave=1):

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import get_args
 
 import equinox as eqx
 import jax
@@ -35,7 +36,7 @@ from simjax.models.sides import check_sides
 from simjax.models.stretching import require_widths
 from simjax.ops import gas, riemann, transport
 from simjax.ops.difference import shift
-from simjax.ops.reconstruction import difference_of_faces, pad_only
+from simjax.ops.reconstruction import INTERPOLATIONS, difference_of_faces, pad_only
 from simjax.ops.riemann import Conserved, Primitive
 from simjax.ops.spacing import Spacing, along, around_centers, between_centers, relative, scaled, smallest, without_ends
 from simjax.ops.viscous import viscous_flux
@@ -129,11 +130,9 @@ class Compressible(GasBalances, ExplicitModel):
             units="m s-2",
             about="acceleration of gravity",
         )
-        reconstruction: str = key(
-            Choice(("weno5", "mc", "van_leer", "minmod", "first_order")), "weno5", about="values at faces"
-        )
-        variables: str = key(Choice(("characteristic", "primitive")), "characteristic", about="what is interpolated")
-        flux: str = key(Choice(("hllc", "hll", "rusanov")), "hllc", about="numerical flux")
+        reconstruction: str = key(Choice((*INTERPOLATIONS,)), "weno5", about="values at faces")
+        variables: str = key(Choice(get_args(gas.Variables)), "characteristic", about="what is interpolated")
+        flux: str = key(Choice((*riemann.FLUXES,)), "hllc", about="numerical flux")
         density_floor: float | None = key(
             Real(above=0.0, optional=True), None, units="kg m-3",
             about="least density, to which the state is raised; null: none",

@@ -102,11 +102,3 @@ def _counted(what: str, lengths: Sequence[float], spacing: float) -> list[int]:
                 f"write {count * spacing:g}."
             )
     return counts
-
-
-def lid_driven(length: float, spacing: float, speed: Array, density: Array) -> InitialCondition:
-    """Fluid at rest in a square cavity whose lid slides along x with `speed`."""
-    lengths = (length, length)
-    beginning = tank(lengths, lengths, spacing, density, jnp.zeros((2,), density.dtype), lid=True)
-    sliding = jnp.where(beginning.position[1] > length, speed, 0)
-    return eqx.tree_at(lambda b: b.velocity, beginning, jnp.stack([sliding, jnp.zeros_like(sliding)]))

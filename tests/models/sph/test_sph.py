@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import math
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +14,7 @@ from jax.sharding import PartitionSpec
 from published import CAVITY_U, CAVITY_V, CAVITY_X, CAVITY_Y, FRONT, FRONT_TIME
 
 from simjax.errors import ConfigurationError
-from simjax.models.sph.initial_conditions import lid_driven, tank, taylor_green
+from simjax.models.sph.initial_conditions import tank, taylor_green
 from simjax.models.sph.kernels import WendlandC2
 from simjax.models.sph.pair_terms import FLUID, MOVING_WALL
 from simjax.models.sph.sph import Params, State, WeaklyCompressibleSPH
@@ -54,6 +55,14 @@ def started(model, beginning, params):
 
 def ordered(model, state, values, beginning):
     return unpack(model.cells, state.ids, values, beginning.species.shape[0])
+
+
+def lid_driven(length, spacing, speed, density):
+    """Fluid at rest in a square cavity whose lid slides along x with `speed`."""
+    lengths = (length, length)
+    beginning = tank(lengths, lengths, spacing, density, jnp.zeros((2,), density.dtype), lid=True)
+    sliding = jnp.where(beginning.position[1] > length, speed, 0)
+    return eqx.tree_at(lambda b: b.velocity, beginning, jnp.stack([sliding, jnp.zeros_like(sliding)]))
 
 
 # ---------------------------------------------------------------------- decomposition, gradients, members
