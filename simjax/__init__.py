@@ -261,6 +261,11 @@ def __dir__():
 
 
 def __getattr__(name: str):
+    if name == "__version__":
+        # Only here: the names of all packages take a twentieth of a second to import.
+        from importlib.metadata import version
+
+        return version("simjax")
     if name not in _HOMES:
         raise AttributeError(f"module 'simjax' has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(f"simjax.{_HOMES[name]}"), _OWN_NAMES.get(name, name))

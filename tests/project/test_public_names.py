@@ -2,8 +2,10 @@
 
 import ast
 import inspect
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import jax
@@ -11,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from configurations import models, shipped
+from paths import ROOT
 
 import simjax as sj
 from simjax.config import load_config
@@ -79,6 +82,12 @@ def test_editors_see_the_names_that_are_loaded_on_first_use():
     assert [*sj.__all__] == [*lazy] and len({*sj.__all__}) == sum(len(names.split()) for names in sj._NAMES.values())
     assert {name for name in dir(sj) if not name.startswith("__")} == {*lazy}
     assert (Path(sj.__file__).parent / "py.typed").is_file()
+
+
+def test_the_version_is_that_of_the_package_and_of_citations():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (cited,) = re.findall(r"^version: (\S+)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)
+    assert sj.__version__ == project["version"] == cited
 
 
 def test_names_are_loaded_when_they_are_used():
