@@ -112,6 +112,7 @@ _HOMES = {name: module for module, names in _NAMES.items() for name in names.spl
 _OWN_NAMES = {"ViscousBurgers": "Burgers", "GasScheme": "Scheme"}
 
 if TYPE_CHECKING:  # the same names for editors and type checkers, which run nothing
+    __version__: str
     from simjax.certificate.certify import certify as certify
     from simjax.core.boundary import Boundary as Boundary
     from simjax.core.boundary import Dirichlet as Dirichlet
