@@ -155,7 +155,7 @@ def _masses(model, params):
 CASES = (
     ParticleCase(
         "particles-liquid-2d", _cells, _liquid,
-        lambda: molecular_dynamics.Params((jnp.asarray(0.8), jnp.asarray(0.7)), jnp.asarray([1.3])),
+        lambda: molecular_dynamics.Params((jnp.asarray(0.8), jnp.asarray(0.6)), jnp.asarray([1.3])),
         _molecules, None, _schedule, partitioned=(), species=_alike,
     ),
     ParticleCase(
