@@ -1,7 +1,9 @@
 """The interface of a time-stepping scheme."""
 
 import abc
-from typing import Any
+import math
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -48,6 +50,20 @@ class Integrator(eqx.Module):
     def stable_dt(self, model, state, params) -> jax.Array:
         """The step at Courant number one, of what this scheme takes explicitly."""
         return call_own(model, "stable_dt", state, params)
+
+
+class ErrorControlled(Integrator):
+    """A scheme that estimates the error of each step, so that errors and not a Courant number limit its length."""
+
+    courant_limit: ClassVar[float] = math.inf  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    @abc.abstractmethod
+    def attempt(self, model, t, dt, state, params, prepared, size: Callable[[Any], jax.Array]) -> tuple[Any, Any]:
+        """`state` at t + dt, and its estimated error, a tree like it, which falls as dt^order.
+
+        The estimate is that of the less exact of two results, of which the other is returned. What is iterated is
+        exact to a fraction of the tolerance by `size`, the size of a change over the tolerance.
+        """
 
 
 class ReversibleIntegrator(Integrator):

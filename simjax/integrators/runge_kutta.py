@@ -5,6 +5,7 @@ combinations (strong stability preserving), and Williamson's two-register form.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -16,6 +17,7 @@ from simjax.core.tendency import tendency
 from simjax.integrators.integrator import Integrator
 from simjax.jaxpr.stages import stage as kept_stage
 from simjax.jaxpr.varying import steady_carry
+from simjax.ops.scaling import scaled
 
 
 def _is_zero(number) -> bool:
@@ -33,9 +35,20 @@ def _combine(state, dt, weights, slopes):
 
     def leaf(u, *slopes):
         total = sum(w * k for (w, _), k in zip(used[1:], slopes[1:], strict=True)) if len(used) > 1 else 0
-        return u + dt * (used[0][0] * slopes[0] + total)
+        return u + scaled(dt, used[0][0] * slopes[0] + total)
 
     return jax.tree.map(leaf, state, *(k for _, k in used))
+
+
+def weighted(dt, weights, slopes):
+    """dt * sum(weights * slopes), skipping weights that are zero; not all are."""
+    used = [(w, k) for w, k in zip(weights, slopes, strict=True) if w != 0]
+
+    def leaf(*slopes):
+        terms = [w * k for (w, _), k in zip(used, slopes, strict=True)]
+        return scaled(dt, sum(terms[1:], terms[0]))
+
+    return jax.tree.map(leaf, *(k for _, k in used))
 
 
 def _through_stages(stage: Callable, carry, rows: Sequence[Sequence[float]], dt: Array, looped: bool):
@@ -83,6 +96,10 @@ class RungeKutta(_Stages):
         return len(self.b)
 
     def step(self, model, t, dt, state, params, prepared=None):
+        return self.taken(model, t, dt, state, params, prepared)[0]
+
+    def taken(self, model, t, dt, state, params, prepared) -> tuple[Any, Sequence[Any]]:
+        """The state at t + dt, and the slopes of all stages."""
         model = model if prepared is None else model.with_parts(prepared)
 
         looped = model.loops_over_stages and self.stages > 1
@@ -106,7 +123,10 @@ class RungeKutta(_Stages):
         times = [0.0, *map(sum, self.a), 1.0]
         rows = [[*row, times[k], times[k + 1]] for k, row in enumerate(weights)]
         none = jax.tree.map(lambda u: jnp.zeros((self.stages, *u.shape), u.dtype), state) if looped else ()
-        return _through_stages(stage, (state, none), rows, dt, looped)[0]
+        after, slopes = _through_stages(stage, (state, none), rows, dt, looped)
+        if looped:
+            slopes = [jax.tree.map(lambda every, k=k: every[k], slopes) for k in range(self.stages)]
+        return after, slopes
 
 
 class ShuOsher(_Stages):

@@ -335,6 +335,10 @@ class Compressible(GasBalances, ExplicitModel):
     def _gas_constant(self, like: Array) -> Array:
         return jnp.asarray(self.gas_constant, like.dtype)
 
+    def beside_tendency(self, params):
+        floors = params.density_floor is not None or params.pressure_floor is not None
+        return "a floor of density or pressure" if floors else ""
+
     def constrain(self, t, dt, state, params):
         """Density and pressure raised to their floors, if there are any."""
         if params.density_floor is None and params.pressure_floor is None:
