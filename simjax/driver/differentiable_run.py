@@ -177,7 +177,7 @@ class DifferentiableRun:
         values = vary_like(values, state)
         model, params = self.programs.build(values, fields, self._steps_per_exchange)
 
-        clock = dataclasses.replace(Clock.zero(self.dtype), frame=jnp.asarray(first_frame, jnp.int32))
+        clock = dataclasses.replace(self.programs.clock_at_start(), frame=jnp.asarray(first_frame, jnp.int32))
         trajectory = simulate(
             model, self.programs.integrator, params, state, self.schedule, clock=clock,
             frames=self.frames if frames is None else frames, observe=watch, checkpoint=self.checkpoint,
