@@ -53,7 +53,7 @@ def check_steps(time: TimeConfig, schema: ModelSchema | None, problems: ConfigEr
     if time.absolute_tolerance is not None and time.tolerance is None:
         problems.say(
             "time.absolute_tolerance",
-            f"time.absolute_tolerance = {time.absolute_tolerance:g} without time.tolerance; write both, or leave it out",
+            f"time.absolute_tolerance = {time.absolute_tolerance:g} without time.tolerance; write both or none",
         )
     if schema is None:
         return

@@ -34,7 +34,7 @@ from simjax.ops.spacing import relative, scaled
 from simjax.schema.config import BodyFile, Config, FileSource, SideSpec
 from simjax.schema.ensemble import sample_members
 from simjax.schema.formula import Formula
-from simjax.schema.model_schema import EXPONENTIAL
+from simjax.schema.model_schema import ERROR_CONTROLLED, EXPONENTIAL
 from simjax.schema.numbers import named_numbers
 from simjax.schema.sides import SideSchema, sides_of
 from simjax.stepping.simulate import Schedule
@@ -270,7 +270,7 @@ def integrator_of(config: Config) -> Integrator | None:
     """The scheme, with what is done in each step beside it; None where the model takes its own steps."""
     if config.time.integrator is None:
         return None
-    if config.time.tolerance is not None:
+    if config.time.integrator in ERROR_CONTROLLED:
         # diffrax is imported where its tables are asked for.
         from simjax.integrators.adaptive import error_controlled
 

@@ -8,7 +8,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from simjax.core.tendency import tendency
 from simjax.errors import ConfigurationError
 from simjax.integrators.integrator import ErrorControlled
 from simjax.integrators.runge_kutta import RungeKutta, weighted

@@ -90,7 +90,7 @@ class TimeConfig:
     tolerance: float | None = key(
         Real(above=0.0, high=0.1, optional=True),
         None,
-        about="error of a step over each field's root mean square, by which its length is chosen; null: by dt or courant",
+        about="error of a step over the root mean square of each field, which chooses its length; null: another key",
     )
     absolute_tolerance: float | None = key(
         Real(above=0.0, optional=True),

@@ -55,6 +55,10 @@ OnFault = Literal["raise", "nan", "keep"]
 """The fate of a run that does not come to its end, see `simulate`."""
 
 
+MOST_ATTEMPTS = 10**6
+"""The most steps of a frame whose steps are counted."""
+
+
 class Trajectory(eqx.Module):
     """Result of `simulate`.
 
@@ -340,6 +344,25 @@ def _all_frames(
     if chosen.policy == "two_level" and frames > 1:
         frame = jax.checkpoint(frame, prevent_cse=False)
     return lax.scan(frame, begin, None, length=frames)
+
+
+def most_attempts(
+    model: Model, integrator: Integrator | None, params, state, clock: Clock, schedule: Schedule, *, frames: int
+) -> Array:
+    """The most steps that one of some frames takes, those included whose error is too large; without derivatives."""
+
+    def one(carry, _=None):
+        state, before = carry
+        carry = advance(model, integrator, params, *carry, schedule, steps=MOST_ATTEMPTS, until=before.frame + 1)
+        return carry, _attempts(carry[1]) - _attempts(before)
+
+    _, begin = steady_carry(lambda carry: one(carry)[0], (state, clock))
+    return jnp.max(lax.scan(one, begin, None, length=frames)[1])
+
+
+def _attempts(clock: Clock) -> Array:
+    assert clock.control is not None
+    return clock.step + clock.control.rejected
 
 
 def integrate(
