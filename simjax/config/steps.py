@@ -58,11 +58,11 @@ def check_steps(time: TimeConfig, schema: ModelSchema | None, problems: ConfigEr
     if schema is None:
         return
     if time.tolerance is not None and not schema.error_controlled:
-        kind = "has no tendency" if schema.integrators else "takes its own steps"
+        why = "advances its fields in turns, without a tendency" if schema.integrators else "takes steps of a fixed length"
         problems.say(
             "time.tolerance",
-            f"time.tolerance = {time.tolerance:g}: model={schema.name} {kind}, of which an error could be estimated; "
-            f"write time.tolerance=null and time.{'courant=0.5' if schema.limited else 'dt'}",
+            f"time.tolerance = {time.tolerance:g}: model={schema.name} {why}, so that no error can be estimated; write "
+            f" time.tolerance=null and time.{'courant=0.5' if schema.limited else 'dt'}",
         )
     elif not schema.limited and time.dt is None and time.tolerance is None:
         problems.say(

@@ -15,6 +15,7 @@ from simjax.integrators.integrator import ErrorControlled, Integrator
 from simjax.jaxpr.parts import part
 from simjax.jaxpr.varying import steady_carry, taken_where, varies_beyond
 from simjax.status import OK, TOLERANCE_MISSED
+from simjax.stepping.checkpointing.closed_loop_body import closed
 from simjax.stepping.clock import Clock, Control, Schedule, tick, time_left, time_of
 
 FIRST = 1e-6
@@ -81,16 +82,18 @@ def controlled_step(model, integrator, params, state, clock: Clock, schedule: Sc
     t = time_of(clock, schedule)
 
     def attempt(carry):
-        state, _ = carry
+        state, t, dt = carry
         size_before = error_size(model, schedule, *_stopped((state, state)))
         after, error = integrator.attempt(model, t, dt, state, params, prepared, size_before)
         with part("time step limit"):
             size = _judged(model, schedule, params, *_stopped((state, after, error))).astype(dtype)
-        kept = jax.tree.map(lambda new, old: jnp.where(size <= 1, new, old), after, state)
-        return kept, size
+        return (after, t, dt), size
+
+    def judged(carry):
+        return _kept_if_exact(attempt, (carry[0], t, dt))
 
     of_members = varies_beyond(ready, model.domain.names)
-    state, size = taken_where(ready, attempt, (state, jnp.zeros((), dtype)), both=of_members)
+    state, size = taken_where(ready, judged, (state, jnp.zeros((), dtype)), both=of_members)
     accepted = ready & (size <= 1)
     ticked = tick(clock, dt, last)
     clock = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), ticked, clock)
@@ -100,6 +103,32 @@ def controlled_step(model, integrator, params, state, clock: Clock, schedule: Sc
     control = jax.tree.map(lambda new, old: jnp.where(ready, new, old), following, control)
     status = clock.status | jnp.where(missed, TOLERANCE_MISSED, OK).astype(clock.status.dtype)
     return state, eqx.tree_at(lambda c: (c.control, c.status), clock, (control, status))
+
+
+def _kept_if_exact(attempt: Callable, carry):
+    """The state after an attempt `((state, t, dt)) -> ((after, t, dt), size)` if its size is at most one, else `state`.
+
+    Also the size. A rejected attempt may have met numbers that are not finite, whose derivatives would spoil those of
+    the whole run though nothing depends on them: differentiated, it is one of no length.
+    """
+    leaves, tree = jax.tree.flatten(carry)
+    taken, seen, _ = closed(attempt, leaves, tree)
+
+    def chosen(leaves, seen):
+        after, (size,) = taken(leaves, seen)
+        return [jnp.where(size <= 1, new, old) for new, old in zip(after, leaves, strict=True)], size
+
+    def derivative(primals, tangents):
+        (leaves, seen), (_, size) = primals, chosen(*primals)
+        *fields, dt = leaves
+        short = [*fields, jnp.where(size <= 1, dt, 0)]
+        after, slopes = jax.jvp(lambda *given: taken(*given)[0], (short, seen), tangents)
+        return ([*after[:-1], dt], size), ([*slopes[:-1], tangents[0][-1]], jnp.zeros_like(size))
+
+    exact = jax.custom_jvp(chosen)
+    exact.defjvp(derivative)
+    found, size = exact(leaves, seen)
+    return tree.unflatten(found)[0], size
 
 
 def _stopped(tree):
