@@ -216,17 +216,17 @@ class GridModel(Model):
         """
         return {}
 
-    def mean_squares(self, state) -> Any:
-        """Mean squares over the box of a tree like `state`, real or complex: one for each component of each field."""
+    def mean_products(self, a, b) -> Any:
+        """Means over the box of the products of two trees like the state: one for each component of each field."""
         ndim = self.domain.grid.ndim
 
-        def mean_square(u):
-            square = jnp.real(u * jnp.conj(u))
+        def mean_product(u, v):
+            product = jnp.real(u * jnp.conj(v))
             if u.ndim < ndim:  # the same on all devices
-                return square
-            return self.domain.total(jnp.sum(square, axis=tuple(range(-ndim, 0)))) / self.domain.grid.cells
+                return product
+            return self.domain.total(jnp.sum(product, axis=tuple(range(-ndim, 0)))) / self.domain.grid.cells
 
-        return jax.tree.map(mean_square, state)
+        return jax.tree.map(mean_product, a, b)
 
     def condensed(self, state) -> Any:
         """The state as loops over steps carry it: of fields that are zero but for some lines these lines alone."""

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from simjax.errors import ConfigurationError
+from simjax.integrators.implicit import DiagonallyImplicit
 from simjax.integrators.integrator import ErrorControlled
 from simjax.integrators.runge_kutta import RungeKutta, weighted
 from simjax.jaxpr.parts import part
@@ -41,7 +42,7 @@ class Embedded(ErrorControlled):
     def step(self, model, t, dt, state, params, prepared=None):
         return self.scheme.step(model, t, dt, state, params, prepared)
 
-    def attempt(self, model, t, dt, state, params, prepared, size):
+    def attempt(self, model, t, dt, state, params, prepared, allowed):
         after, slopes = self.scheme.taken(model, t, dt, state, params, prepared)
         return after, weighted(dt, self.error, slopes)
 
@@ -72,7 +73,7 @@ class Additive(ErrorControlled):
     def step(self, model, t, dt, state, params, prepared=None):
         return self._taken(model, t, dt, state, params, prepared)[0]
 
-    def attempt(self, model, t, dt, state, params, prepared, size):
+    def attempt(self, model, t, dt, state, params, prepared, allowed):
         after, slopes = self._taken(model, t, dt, state, params, prepared)
         return after, weighted(dt, self.error, slopes)
 
@@ -123,14 +124,26 @@ def _additive(solver: diffrax.KenCarp4) -> Additive:
     )
 
 
+def _implicit(solver: diffrax.AbstractESDIRK) -> DiagonallyImplicit:
+    table = solver.tableau
+    diagonal = table.a_diagonal[1:]
+    return DiagonallyImplicit(
+        order=solver.order(None),
+        a=tuple(_row([*row, last]) for row, last in zip(table.a_lower, diagonal, strict=True)),
+        predictor=tuple(_row(row) for row in table.a_predictor),
+        error=_row(table.b_error),
+    )
+
+
 SCHEMES: dict[str, Callable[[], ErrorControlled]] = {
     "tsit5": lambda: _embedded(diffrax.Tsit5()),
     "bosh3": lambda: _embedded(diffrax.Bosh3()),
     "dopri8": lambda: _embedded(diffrax.Dopri8()),
     "kencarp4": lambda: _additive(diffrax.KenCarp4()),
+    "kvaerno5": lambda: _implicit(diffrax.Kvaerno5()),
 }
 """tsit5: Tsitouras (2011); bosh3: Bogacki and Shampine (1989); dopri8: Prince and Dormand (1981); kencarp4: Kennedy and
-Carpenter (2003)."""
+Carpenter (2003); kvaerno5: Kvaerno (2004)."""
 
 
 @functools.cache
@@ -138,7 +151,8 @@ def error_controlled(name: str) -> ErrorControlled:
     """The scheme of a name that estimates its error, for a `Schedule` with a tolerance.
 
     "tsit5", "bosh3", "dopri8": explicit Runge-Kutta methods of order five, three and eight. "kencarp4": of order four,
-    which takes implicitly what a `SemiImplicitModel` offers, its stiff linear part.
+    which takes implicitly what a `SemiImplicitModel` offers, its stiff linear part. "kvaerno5": of order five, which
+    takes the whole tendency implicitly, for stiff reactions.
 
     Raises:
         ConfigurationError: there is no such scheme.

@@ -51,7 +51,7 @@ def weighted(dt, weights, slopes):
     return jax.tree.map(leaf, *(k for _, k in used))
 
 
-def _through_stages(stage: Callable, carry, rows: Sequence[Sequence[float]], dt: Array, looped: bool):
+def through_stages(stage: Callable, carry, rows: Sequence[Sequence[float]], dt: Array, looped: bool):
     """`carry = stage(carry, row, number)` for the rows of a table, one after the other or in a loop.
 
     One after the other, a row and its number are Python's; in a loop they are traced. Reverse mode through the loop
@@ -123,7 +123,7 @@ class RungeKutta(_Stages):
         times = [0.0, *map(sum, self.a), 1.0]
         rows = [[*row, times[k], times[k + 1]] for k, row in enumerate(weights)]
         none = jax.tree.map(lambda u: jnp.zeros((self.stages, *u.shape), u.dtype), state) if looped else ()
-        after, slopes = _through_stages(stage, (state, none), rows, dt, looped)
+        after, slopes = through_stages(stage, (state, none), rows, dt, looped)
         if looped:
             slopes = [jax.tree.map(lambda every, k=k: every[k], slopes) for k in range(self.stages)]
         return after, slopes
@@ -162,7 +162,7 @@ class ShuOsher(_Stages):
             ahead = (1 - alpha) * (c + beta)
             rows.append((alpha, beta, c, ahead))
             c = ahead
-        return _through_stages(stage, state, rows, dt, model.loops_over_stages)
+        return through_stages(stage, state, rows, dt, model.loops_over_stages)
 
 
 class LowStorage(_Stages):
@@ -194,7 +194,7 @@ class LowStorage(_Stages):
 
         rows = list(zip(self.a, self.b, self.c, (*self.c[1:], 1.0), strict=True))
         none = jax.tree.map(jnp.zeros_like, state)
-        return _through_stages(stage, (state, none), rows, dt, model.loops_over_stages)[0]
+        return through_stages(stage, (state, none), rows, dt, model.loops_over_stages)[0]
 
 
 # Stability along the imaginary axis: 1.73 for three stages of order three, 2.83 for the classical fourth order;

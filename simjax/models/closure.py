@@ -185,8 +185,8 @@ class _WithClosure(GridModel):
     def beside_tendency(self, params):
         return self.model.beside_tendency(params.own)
 
-    def mean_squares(self, state):
-        return self.model.mean_squares(state)
+    def mean_products(self, a, b):
+        return self.model.mean_products(a, b)
 
     def constrain(self, t, dt, state, params):
         return self.model.constrain(t, dt, state, params.own)

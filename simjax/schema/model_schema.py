@@ -14,7 +14,7 @@ EXPONENTIAL = ("etdrk2", "etdrk1", "etdrk3", "etdrk4")
 SEMILINEAR = ("etdrk4", "etdrk1", "etdrk2", "etdrk3", *IMEX)  # for a stiff linear part that is diagonal
 SPLITTING = ("leapfrog",)
 INTEGRATORS = (*RUNGE_KUTTA, *IMEX, *EXPONENTIAL, *SPLITTING)
-ERROR_CONTROLLED = ("tsit5", "bosh3", "dopri8", "kencarp4")
+ERROR_CONTROLLED = ("tsit5", "bosh3", "dopri8", "kvaerno5", "kencarp4")
 
 
 Claims = tuple[str | tuple[str, ...], ...]

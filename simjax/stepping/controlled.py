@@ -1,7 +1,6 @@
 """Steps as long as their estimated error allows: each is taken, judged, and kept or taken again, shorter."""
 
 from collections.abc import Callable
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -11,7 +10,7 @@ from jax import Array, lax
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Model
 from simjax.errors import ConfigurationError
-from simjax.integrators.integrator import ErrorControlled, Integrator
+from simjax.integrators.integrator import Allowed, ErrorControlled, Integrator
 from simjax.jaxpr.parts import part
 from simjax.jaxpr.varying import steady_carry, taken_where, varies_beyond
 from simjax.status import OK, TOLERANCE_MISSED
@@ -49,26 +48,6 @@ def require_control(model: Model, integrator: Integrator | None, params) -> None
         )
 
 
-def error_size(model, schedule: Schedule, before, after) -> Callable[[Any], Array]:
-    """The size of an error, a tree like the state: over the tolerance, of the field in which it is largest.
-
-    The tolerance of a field is relative to the larger one of its root mean squares before the step and after it. Not a
-    number where any of these is not finite.
-    """
-    assert schedule.tolerance is not None
-    relative, absolute = schedule.tolerance, schedule.absolute_tolerance
-    sizes = [jax.tree.leaves(model.mean_squares(state)) for state in (before, after)]
-    allowed = [(absolute + relative * jnp.sqrt(jnp.maximum(a, b))) ** 2 for a, b in zip(*sizes, strict=True)]
-
-    def size(error) -> Array:
-        squares = jax.tree.leaves(model.mean_squares(error))
-        ratios = [jnp.max(square / most) for square, most in zip(squares, allowed, strict=True)]
-        finite = [jnp.all(jnp.isfinite(most)) for most in allowed]
-        return jnp.where(jnp.all(jnp.stack(finite)), jnp.sqrt(jnp.max(jnp.stack(ratios))), jnp.nan)
-
-    return size
-
-
 def controlled_step(model, integrator, params, state, clock: Clock, schedule: Schedule, until, prepared):
     """(state, clock) after one attempt at a step: as they were, but for the control, where its error is too large."""
     dtype, control = clock.elapsed.dtype, clock.control
@@ -83,8 +62,8 @@ def controlled_step(model, integrator, params, state, clock: Clock, schedule: Sc
 
     def attempt(carry):
         state, t, dt = carry
-        size_before = error_size(model, schedule, *_stopped((state, state)))
-        after, error = integrator.attempt(model, t, dt, state, params, prepared, size_before)
+        allowed = _allowed(model, schedule, *_stopped((state, state)))
+        after, error = integrator.attempt(model, t, dt, state, params, prepared, allowed)
         with part("time step limit"):
             size = _judged(model, schedule, params, *_stopped((state, after, error))).astype(dtype)
         return (after, t, dt), size
@@ -136,9 +115,14 @@ def _stopped(tree):
     return jax.tree.map(lax.stop_gradient, tree)
 
 
+def _allowed(model, schedule: Schedule, before, after) -> Allowed:
+    assert schedule.tolerance is not None
+    return Allowed.by(model, schedule.tolerance, schedule.absolute_tolerance, before, after)
+
+
 def _judged(model, schedule: Schedule, params, state, after, error) -> Array:
     """The size of the error; infinite where the state after the step is not finite or not physical."""
-    size = error_size(model, schedule, state, after)(error)
+    size = _allowed(model, schedule, state, after).size(error)
     for wrong in model.unphysical(after, params).values():
         size = jnp.where(model.domain.max(wrong.astype(jnp.int32)) == 1, jnp.inf, size)
     return jnp.where(jnp.isfinite(size), size, jnp.inf)

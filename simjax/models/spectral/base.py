@@ -185,8 +185,8 @@ class SpectralModel(SemilinearModel):
     def beside_tendency(self, params):
         return "" if type(self).perturb is Model.perturb else super().beside_tendency(params)
 
-    def mean_squares(self, state):
-        return jax.tree.map(lambda u: self.mean_product(u, u), state)
+    def mean_products(self, a, b):
+        return jax.tree.map(self.mean_product, a, b)
 
     def explicit_stable_dt(self, state, params):
         """Infinite unless a subclass knows a limit: the nonlinear term's is set by accuracy."""
