@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import diffrax
 import equinox as eqx
@@ -22,12 +23,9 @@ Row = tuple[float, ...]
 class Embedded(ErrorControlled):
     """A Runge-Kutta method with weights of its slopes that tell how far it is from one of lower order."""
 
+    order: int = eqx.field(static=True)
     scheme: RungeKutta
     error: Row = eqx.field(static=True)
-
-    @property
-    def order(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.scheme.order
 
     @property
     def stages(self) -> int:
@@ -101,46 +99,38 @@ def _row(numbers) -> Row:
     return tuple(float(number) for number in numbers)
 
 
-def _embedded(solver: diffrax.AbstractERK) -> Embedded:
-    table = solver.tableau
-    scheme = RungeKutta(
-        order=solver.order(None),
-        a=tuple(_row(row) for row in table.a_lower),
-        b=_row(table.b_sol),
-        courant_limit=ErrorControlled.courant_limit,
-    )
-    return Embedded(scheme, _row(table.b_error))
+def _embedded(order: int, table: Any) -> Embedded:
+    a, b = tuple(_row(row) for row in table.a_lower), _row(table.b_sol)
+    scheme = RungeKutta(order=order, a=a, b=b, courant_limit=ErrorControlled.courant_limit)
+    return Embedded(order=order, scheme=scheme, error=_row(table.b_error))
 
 
-def _additive(solver: diffrax.KenCarp4) -> Additive:
-    explicit, implicit = solver.tableau.tableaus
-    diagonal = implicit.a_diagonal[1:]
+def _additive(order: int, tables: Any) -> Additive:
+    explicit, implicit = tables.tableaus
     return Additive(
-        order=solver.order(None),
+        order=order,
         explicit=tuple(_row(row) for row in explicit.a_lower),
-        implicit=tuple(_row([*row, last]) for row, last in zip(implicit.a_lower, diagonal, strict=True)),
+        implicit=_with_diagonal(implicit),
         b=_row(implicit.b_sol),
         error=_row(implicit.b_error),
     )
 
 
-def _implicit(solver: diffrax.AbstractESDIRK) -> DiagonallyImplicit:
-    table = solver.tableau
-    diagonal = table.a_diagonal[1:]
-    return DiagonallyImplicit(
-        order=solver.order(None),
-        a=tuple(_row([*row, last]) for row, last in zip(table.a_lower, diagonal, strict=True)),
-        predictor=tuple(_row(row) for row in table.a_predictor),
-        error=_row(table.b_error),
-    )
+def _implicit(order: int, table: Any) -> DiagonallyImplicit:
+    predictor = tuple(_row(row) for row in table.a_predictor)
+    return DiagonallyImplicit(order=order, a=_with_diagonal(table), predictor=predictor, error=_row(table.b_error))
+
+
+def _with_diagonal(table: Any) -> tuple[Row, ...]:
+    return tuple(_row([*row, last]) for row, last in zip(table.a_lower, table.a_diagonal[1:], strict=True))
 
 
 SCHEMES: dict[str, Callable[[], ErrorControlled]] = {
-    "tsit5": lambda: _embedded(diffrax.Tsit5()),
-    "bosh3": lambda: _embedded(diffrax.Bosh3()),
-    "dopri8": lambda: _embedded(diffrax.Dopri8()),
-    "kencarp4": lambda: _additive(diffrax.KenCarp4()),
-    "kvaerno5": lambda: _implicit(diffrax.Kvaerno5()),
+    "tsit5": lambda: _embedded(5, diffrax.Tsit5.tableau),
+    "bosh3": lambda: _embedded(3, diffrax.Bosh3.tableau),
+    "dopri8": lambda: _embedded(8, diffrax.Dopri8.tableau),
+    "kvaerno5": lambda: _implicit(5, diffrax.Kvaerno5.tableau),
+    "kencarp4": lambda: _additive(4, diffrax.KenCarp4.tableau),
 }
 """tsit5: Tsitouras (2011); bosh3: Bogacki and Shampine (1989); dopri8: Prince and Dormand (1981); kencarp4: Kennedy and
 Carpenter (2003); kvaerno5: Kvaerno (2004)."""

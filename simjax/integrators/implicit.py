@@ -1,4 +1,4 @@
-"""Implicit Runge-Kutta methods for stiff tendencies; their stages are solved for by Newton's method, without a matrix."""
+"""Implicit Runge-Kutta methods for stiff tendencies: Newton's method finds their stages, without a matrix."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -141,7 +141,7 @@ def solved_stage(residual: Callable, guess, linear: Linear):
     domain = linear.allowed.model.domain
 
     def newton(residual, guess):
-        def correct(carry):
+        def correction(carry):
             z, _, count, _ = carry
             value, matvec = jax.linearize(residual, z)
             change = linear.correction(matvec, value)
@@ -152,8 +152,8 @@ def solved_stage(residual: Callable, guess, linear: Linear):
 
         size = linear.allowed.size(guess)
         begin = guess, jnp.full_like(size, jnp.inf), jnp.zeros((), jnp.int32), domain.anywhere(size == size)
-        correct, begin = steady_carry(correct, begin)
-        z, size, *_ = lax.while_loop(lambda carry: carry[3], correct, begin)
+        body, begin = steady_carry(correction, begin)
+        z, size, *_ = lax.while_loop(lambda carry: carry[3], body, begin)
         return jax.tree.map(lambda u: jnp.where(size <= CONVERGED, u, jnp.nan), z)
 
     return lax.custom_root(residual, jax.tree.map(lax.stop_gradient, guess), newton, linear.solution)
@@ -209,7 +209,7 @@ def _inverse_by_cell(matrix: Array) -> Array:
         matrix, inverse = both
         pivot = matrix[k, k]
         factor = 1 / jnp.where(pivot == 0, 1, pivot)
-        row, own = matrix[k] * factor, inverse[k] * factor
+        row, own = matrix[k] * factor[None], inverse[k] * factor[None]
         others = jnp.where((jnp.arange(len(matrix)) == k).reshape(-1, *(1,) * (matrix.ndim - 2)), 0, matrix[:, k])
         matrix = (matrix - others[:, None] * row[None]).at[k].set(row)
         return matrix, (inverse - others[:, None] * own[None]).at[k].set(own)

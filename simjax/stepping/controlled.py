@@ -154,11 +154,11 @@ def controlled_steps(step: Callable, domain: Domain, begin, steps: int, until):
     def is_going(clock: Clock, count) -> Array:
         return domain.anywhere((count < steps) & (clock.frame < until) & (clock.status == OK))
 
-    def body(carry):
+    def one(carry):
         count, _, state, clock = carry
         state, clock = step((state, clock))
         return count + 1, is_going(clock, count + 1), state, clock
 
     zero = jnp.zeros((), jnp.int32)
-    body, carry = steady_carry(body, (zero, is_going(begin[1], zero), *begin))
+    body, carry = steady_carry(one, (zero, is_going(begin[1], zero), *begin))
     return lax.while_loop(lambda carry: carry[1], body, carry)[2:]

@@ -353,8 +353,9 @@ def most_attempts(
 
     def one(carry, _=None):
         state, before = carry
-        carry = advance(model, integrator, params, *carry, schedule, steps=MOST_ATTEMPTS, until=before.frame + 1)
-        return carry, _attempts(carry[1]) - _attempts(before)
+        until = before.frame + 1
+        after = advance(model, integrator, params, state, before, schedule, steps=MOST_ATTEMPTS, until=until)
+        return after, _attempts(after[1]) - _attempts(before)
 
     _, begin = steady_carry(lambda carry: one(carry)[0], (state, clock))
     return jnp.max(lax.scan(one, begin, None, length=frames)[1])
