@@ -66,7 +66,7 @@ def check_steps(time: TimeConfig, schema: ModelSchema | None, problems: ConfigEr
         problems.say(
             "time.tolerance",
             f"time.tolerance = {time.tolerance:g}: model={schema.name} {why}, so that no error can be estimated; write "
-            f" time.tolerance=null and time.{'courant=0.5' if schema.limited else 'dt'}",
+            f"time.tolerance=null and time.{'courant=0.5' if schema.limited else 'dt'}",
         )
     elif not schema.limited and time.dt is None and time.tolerance is None:
         problems.say(
@@ -84,7 +84,7 @@ def check_control(found: Mapping[str, Any], problems: ConfigErrors) -> None:
     least = 10 * {"float32": 2.0**-23, "float64": 2.0**-52}[found["precision"] or "float64"]
     if time.tolerance < least:
         hint = "or precision=float64" if found["precision"] == "float32" else ""
-        problems.add("time.tolerance", time.tolerance, f"at least {least:.1g}, ten roundings of the precision", hint)
+        problems.add("time.tolerance", time.tolerance, f"at least {least:.2g}, ten roundings of the precision", hint)
     if found["storage"] is not None:
         problems.say("storage", "storage: expected none with time.tolerance, which rounding to 16 bits would miss")
     if found["steps_per_exchange"] not in (0, None):

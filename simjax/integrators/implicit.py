@@ -13,7 +13,7 @@ from simjax.core.tendency import tendency
 from simjax.integrators.integrator import Allowed, ErrorControlled
 from simjax.integrators.runge_kutta import through_stages, weighted
 from simjax.jaxpr.stages import stage as kept_stage
-from simjax.jaxpr.varying import steady_carry
+from simjax.jaxpr.varying import steady_carry, vary_like
 from simjax.ops.scaling import scaled
 from simjax.solvers.krylov import biconjugate_gradient
 
@@ -61,6 +61,9 @@ class DiagonallyImplicit(ErrorControlled):
 
     def attempt(self, model, t, dt, state, params, prepared, allowed):
         diagonal, count = self.a[0][-1], self.stages
+        # jax casts all that a linear solve reads to vary as one, which has to be so when its parts are traced.
+        t, dt, errors = vary_like((t, dt, allowed.errors), state)
+        allowed = allowed._replace(errors=errors)
         precondition = preconditioner(model, t, diagonal * dt, state, params, prepared)
 
         def stage(carry, row, number):
@@ -68,10 +71,10 @@ class DiagonallyImplicit(ErrorControlled):
             known = [jax.tree.map(lambda every, k=k: every[k], slopes) for k in range(count)]
             *weights, c = row[: count + 1]
             right = _added(state, dt, weights, known)
-            guess = _added(right, diagonal * dt, row[count + 1 :], known)
+            guess, time = _added(right, diagonal * dt, row[count + 1 :], known), t + c * dt
 
             def residual(z):
-                slope = tendency(model, "rhs", z, t + c * dt, z, params)
+                slope = tendency(model, "rhs", z, time, z, params)
                 return jax.tree.map(lambda u, k, r: u - scaled(diagonal * dt, k) - r, z, slope, right)
 
             found = kept_stage(solved_stage(residual, guess, Linear(precondition, allowed)))

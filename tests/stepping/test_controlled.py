@@ -190,13 +190,13 @@ def test_decomposed_steps_are_those_of_one_device(scheme):
     np.testing.assert_allclose(split_slope, slope, rtol=1e-10)
 
 
-def robertson(tolerance, slow=0.04, cells=3, scheme="kvaerno5"):
+def robertson(tolerance, slow=0.04, cells=3, most=120):
     model = Robertson(sj.Domain(sj.Grid((cells,))), [PERIODIC])
     params = {name: jnp.asarray(value) for name, value in {**model.parameters, "slow": slow}.items()}
     first = jnp.linspace(0.5, 1.0, cells)
     start = {"a": first, "b": jnp.zeros(cells), "c": jnp.zeros(cells)}
-    schedule = sj.Schedule(40.0, tolerance=tolerance, absolute_tolerance=1e-4 * tolerance, max_steps=200)
-    return sj.simulate(model, sj.error_controlled(scheme), params, start, schedule, frames=1), first
+    schedule = sj.Schedule(40.0, tolerance=tolerance, absolute_tolerance=1e-4 * tolerance, max_steps=most)
+    return sj.simulate(model, sj.error_controlled("kvaerno5"), params, start, schedule, frames=1), first
 
 
 PUBLISHED = (0.7158270688, 9.185534765e-6, 0.2841637457)
@@ -213,13 +213,12 @@ def test_stiff_reactions_in_every_cell(tolerance):
         np.testing.assert_allclose(end.state[name][-1], exact, rtol=max(10 * tolerance, 1e-8))
     # Every stage is a sum of tendencies that conserve it, but for what Newton's method leaves.
     np.testing.assert_allclose(sum(end.state.values()), first, rtol=1e-13)
-    assert end.clock.step < 120
 
 
 @pytest.mark.slow
 def test_derivatives_through_implicit_stages():
     slope = jax.grad(lambda slow: jnp.sum(robertson(1e-7, slow)[0].state["b"]))(jnp.asarray(0.04))
-    ends = [jnp.sum(robertson(1e-9, 0.04 + h)[0].state["b"]) for h in (-1e-4, 1e-4)]
+    ends = [jnp.sum(robertson(1e-9, 0.04 + h, most=400)[0].state["b"]) for h in (-1e-4, 1e-4)]
     # A difference over a four-hundredth of the rate: its square times a third derivative of order one.
     np.testing.assert_allclose(slope, (ends[1] - ends[0]) / 2e-4, rtol=1e-4)
 
