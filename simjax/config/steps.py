@@ -1,4 +1,4 @@
-"""Which scheme takes the steps of a run, and what decides on their length: `dt`, `courant` or `tolerance`."""
+"""The scheme of a run, and the key that decides on the length of its steps: `dt`, `courant` or `tolerance`."""
 
 from __future__ import annotations
 

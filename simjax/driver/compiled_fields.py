@@ -441,7 +441,7 @@ class CompiledFieldRun(CompiledRun):
 
 
 def _of_steps(clock: Clock, dtype) -> dict[str, jax.Array]:
-    """What the control of errors did so far, by the names of `STEPS`."""
+    """Numbers of the control of errors so far, by the names of `STEPS`."""
     assert clock.control is not None
     return dict(zip(STEPS, (clock.dt, clock.step.astype(dtype), clock.control.rejected.astype(dtype)), strict=True))
 

@@ -78,7 +78,7 @@ class Allowed(NamedTuple):
 
     @classmethod
     def by(cls, model, relative: float, absolute: float, before, after) -> "Allowed":
-        """Those of a step from one state to another; not finite where these are not."""
+        """The errors allowed of a step from one state to another; not finite where these are not."""
         squares = [jax.tree.leaves(model.mean_products(state, state)) for state in (before, after)]
         return cls(model, [absolute + relative * jnp.sqrt(jnp.maximum(a, b)) for a, b in zip(*squares, strict=True)])
 

@@ -168,7 +168,7 @@ def _step_length(dt) -> Number:
 
 
 class Control(eqx.Module):
-    """What the control of errors carries from step to step.
+    """State of the control of errors, carried from step to step.
 
     next_dt: the step that it wants to take next; zero at the start. error: estimated error of the last step that was
     accepted, over the tolerance; zero at the start. rejected: steps that were not accepted.

@@ -336,19 +336,15 @@ class Compressible(GasBalances, ExplicitModel):
         return jnp.asarray(self.gas_constant, like.dtype)
 
     def beside_tendency(self, params):
-        floors = params.density_floor is not None or params.pressure_floor is not None
-        return "a floor of density or pressure" if floors else ""
+        return "" if params.density_floor is None and params.pressure_floor is None else "a floor of density or pressure"
 
     def constrain(self, t, dt, state, params):
         """Density and pressure raised to their floors, if there are any."""
         if params.density_floor is None and params.pressure_floor is None:
             return state
         w = riemann.primitive(_conserved(state), params.gamma)
-        density, pressure = state.density, w.pressure
-        if params.density_floor is not None:
-            density = jnp.maximum(density, params.density_floor)
-        if params.pressure_floor is not None:
-            pressure = jnp.maximum(pressure, params.pressure_floor)
+        floors = (state.density, params.density_floor), (w.pressure, params.pressure_floor)
+        density, pressure = (u if least is None else jnp.maximum(u, least) for u, least in floors)
         q = riemann.conserved(w._replace(density=density, pressure=pressure), params.gamma)
         raised = (density > state.density) | (pressure > w.pressure)
         return jax.tree.map(lambda new, old: jnp.where(raised, new, old), State(*q), state)
