@@ -35,7 +35,8 @@ def _combine(state, dt, weights, slopes):
 
     def leaf(u, *slopes):
         total = sum(w * k for (w, _), k in zip(used[1:], slopes[1:], strict=True)) if len(used) > 1 else 0
-        return u + scaled(dt, used[0][0] * slopes[0] + total)
+        change = used[0][0] * slopes[0] + total
+        return u + (scaled(dt, change) if isinstance(change, Array) and jnp.iscomplexobj(change) else dt * change)
 
     return jax.tree.map(leaf, state, *(k for _, k in used))
 
