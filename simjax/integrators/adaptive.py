@@ -38,10 +38,10 @@ class Embedded(ErrorControlled):
         return self.scheme.prepare(model, params, dt)
 
     def step(self, model, t, dt, state, params, prepared=None):
-        return self.scheme.step(model, t, dt, state, params, prepared)
+        return self.scheme.taken(model, t, dt, state, params, prepared, stored=True)[0]
 
     def attempt(self, model, t, dt, state, params, prepared, allowed):
-        after, slopes = self.scheme.taken(model, t, dt, state, params, prepared)
+        after, slopes = self.scheme.taken(model, t, dt, state, params, prepared, stored=True)
         return after, weighted(dt, self.error, slopes)
 
 

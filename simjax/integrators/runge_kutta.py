@@ -18,6 +18,7 @@ from simjax.integrators.integrator import Integrator
 from simjax.jaxpr.stages import stage as kept_stage
 from simjax.jaxpr.varying import steady_carry
 from simjax.ops.scaling import scaled
+from simjax.stencil.materialise import formed_once
 
 
 def _is_zero(number) -> bool:
@@ -97,10 +98,13 @@ class RungeKutta(_Stages):
         return len(self.b)
 
     def step(self, model, t, dt, state, params, prepared=None):
-        return self.taken(model, t, dt, state, params, prepared)[0]
+        return self.taken(model, t, dt, state, params, prepared, stored=False)[0]
 
-    def taken(self, model, t, dt, state, params, prepared) -> tuple[Any, Sequence[Any]]:
-        """The state at t + dt, and the slopes of all stages."""
+    def taken(self, model, t, dt, state, params, prepared, *, stored: bool) -> tuple[Any, Sequence[Any]]:
+        """The state at t + dt, and the slopes of all stages.
+
+        stored: whether slopes that many stages read are kept as they are from being computed anew for each.
+        """
         model = model if prepared is None else model.with_parts(prepared)
 
         looped = model.loops_over_stages and self.stages > 1
@@ -108,6 +112,8 @@ class RungeKutta(_Stages):
         def stage(carry, row, number):
             now, slopes = carry
             slope = tendency(model, "rhs", now, _later(t, row[-2], dt), now, params)
+            if stored:
+                slope = formed_once(slope)
             if looped:
                 slopes = jax.tree.map(
                     lambda every, new: lax.dynamic_update_index_in_dim(every, new, number, 0), slopes, slope

@@ -130,7 +130,7 @@ def refused(*overrides):
                 "model=compressible", "grid.shape=[8]", "initial={density: 1, velocity: [0], pressure: 1}",
                 "physics={density_floor: 1.0e-6}",
             ],
-            "a floor of density or pressure",
+            "a density or pressure floor",
         ),
     ],
 )  # fmt: skip

@@ -336,7 +336,7 @@ class Compressible(GasBalances, ExplicitModel):
         return jnp.asarray(self.gas_constant, like.dtype)
 
     def beside_tendency(self, params):
-        return "" if params.density_floor is None and params.pressure_floor is None else "a floor of density or pressure"
+        return "" if params.density_floor is None and params.pressure_floor is None else "a density or pressure floor"
 
     def constrain(self, t, dt, state, params):
         """Density and pressure raised to their floors, if there are any."""
