@@ -51,6 +51,7 @@ _NAMES = {
     "stepping.simulate": "Trajectory advance simulate integrate",
     "stepping.checkpointing.plan": "Binomial Budget",
     "stepping.faults": "status_of raise_on_fault",
+    "integrators.adaptive": "error_controlled",
     "integrators.table": "INTEGRATORS",
     "integrators.integrator": "Integrator",
     "integrators.storage": "Stored",
@@ -155,6 +156,7 @@ if TYPE_CHECKING:  # the same names for editors and type checkers, which run not
     from simjax.inspect.inspect_program import inspect_program as inspect_program
     from simjax.instruments.body_surface import nearest_points as nearest_points
     from simjax.instruments.body_surface import rays_around as rays_around
+    from simjax.integrators.adaptive import error_controlled as error_controlled
     from simjax.integrators.integrator import Integrator as Integrator
     from simjax.integrators.storage import Stored as Stored
     from simjax.integrators.table import INTEGRATORS as INTEGRATORS

@@ -19,10 +19,12 @@ BOND_LOST = 1024
 FEW_SAMPLES = 2048
 STEP_SHRUNK = 4096
 UNBALANCED = 8192
+TOLERANCE_MISSED = 16384
 
 REASONS = {
     NON_FINITE: "a field became infinite or not a number",
     STEP_COLLAPSED: "the stable time step fell below a billionth of the output interval",
+    TOLERANCE_MISSED: "no step was so short that its error met the tolerance",
     STEP_SHRUNK: "the stable time step fell below the least share of the first one (limits.step_shrink)",
     FRAME_UNFINISHED: "a frame needed more steps than Schedule.max_steps",
     UNPHYSICAL: "the state left the range in which it means anything",
@@ -38,7 +40,7 @@ REASONS = {
 }
 
 # No smaller step helps against these.
-HOPELESS = ESCAPED | STEP_COLLAPSED | STEP_SHRUNK | UNBALANCED
+HOPELESS = ESCAPED | STEP_COLLAPSED | STEP_SHRUNK | TOLERANCE_MISSED | UNBALANCED
 
 
 def reasons(status: int) -> str:

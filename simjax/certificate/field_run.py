@@ -30,7 +30,7 @@ from simjax.driver.compiled import SECTIONS
 from simjax.driver.differentiable_run import DifferentiableRun
 from simjax.grid import CENTER
 from simjax.parallel import distribute
-from simjax.schema.config import Config
+from simjax.schema.config import DEFAULT_COURANT, Config
 
 # Of the step that the start allows: half of the experiment's Courant number, as the start is moved and speeds up.
 COURANT_SHARE = 0.5
@@ -78,13 +78,14 @@ class FieldRun(ShortRun):
             plain = dataclasses.replace(plain, physics=dataclasses.replace(physics, digits=DIGITS))
             if physics.digits < DIGITS:
                 changed.append(f"with solves to {DIGITS} digits in place of {physics.digits}")
-        once = dataclasses.replace(time, end=time.output_every, dt=time.output_every, courant=None)
+        once = dataclasses.replace(time, end=time.output_every, dt=time.output_every, courant=None, tolerance=None)
         dt = time.dt
         if dt is None:
-            assert time.courant is not None
+            if time.tolerance is not None:
+                changed.append("in place of steps by their errors")
             limit = (
                 COURANT_SHARE
-                * time.courant
+                * (time.courant or DEFAULT_COURANT)
                 * DifferentiableRun(dataclasses.replace(plain, time=once), sizes={}).stable_dt()
             )
             dt = min(limit, longest_falling(plain, steps))

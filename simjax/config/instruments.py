@@ -234,7 +234,7 @@ def _check_cadence(
     ensemble = found["ensemble"]
     if time.dt is None and ensemble is not None and ensemble.several:
         problems.add(
-            path, every, f"{FRAME} in an ensemble whose steps the Courant number limits, as each member has its own",
+            path, every, f"{FRAME} in an ensemble without time.dt, as each member has its own steps",
             f"write every: {FRAME}, or time.dt",
         )  # fmt: skip
     if ensemble is not None and ensemble.retry:

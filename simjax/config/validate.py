@@ -21,6 +21,7 @@ from simjax.config.sections import (
     read_forcing,
     read_parameters,
 )
+from simjax.config.steps import check_control, check_steps, read_integrator
 from simjax.config.storage import read_storage
 from simjax.config.stretching import check_named, read_stretching
 from simjax.config.time_statistics import read_statistics
@@ -101,6 +102,7 @@ def validate(
         found["outputs"] = read_instruments(keys, found, context)
         found |= {"statistics": read_statistics(keys, found, context), "events": read_triggers(found, context)}
         found["storage"] = read_storage(found, context)
+        check_control(found, problems)
         found["inverse"] = read_inverse(keys, found, context)
         several = bool(keys["inverse"] and keys["inverse"].get("experiments"))
         check_named(found, several, problems)
@@ -306,31 +308,15 @@ def _check_time(
     if every is not None and time.end / every > MOST_FRAMES:
         problems.add("checkpoint.keep_every", every, f"at most {MOST_FRAMES} checkpoints to time.end={time.end:g}")
     if schema is not None:
-        time = dataclasses.replace(time, integrator=_read_integrator(time.integrator, schema, problems))
-    if time.dt is not None and time.courant is not None:
-        problems.say(
-            "time.dt",
-            f"time.dt = {time.dt:g} and time.courant = {time.courant:g}: expected one of them; "
-            "write time.courant=null for a fixed step or time.dt=null for a limited one",
-        )
+        time = dataclasses.replace(time, integrator=read_integrator(time, schema, problems))
+    check_steps(time, schema, problems)
     if time.dt is not None and time.end / time.dt > MOST_STEPS:
         problems.add("time.dt", time.dt, f"at most {MOST_STEPS} steps to time.end={time.end:g}")
     if time.end / time.output_every > MOST_FRAMES:
         problems.add("time.output_every", time.output_every, f"at most {MOST_FRAMES} frames to time.end={time.end:g}")
-    if schema is not None and not schema.limited and time.dt is None:
-        problems.say("time.dt", f"time.dt is missing: expected a number > 0, model={schema.name} has no Courant limit")
-    if time.dt is None and time.courant is None:
+    if time.dt is None and time.courant is None and time.tolerance is None:
         return dataclasses.replace(time, courant=DEFAULT_COURANT)
     return time
-
-
-def _read_integrator(name: str | None, schema: ModelSchema, problems: ConfigErrors) -> str | None:
-    """The scheme by its name, by default the first that fits; None where the model takes its own steps."""
-    if schema.integrators:
-        return Choice(schema.integrators).read("time.integrator", name or schema.integrators[0], problems)
-    if name is not None:
-        problems.say("time.integrator", f"time.integrator: model={schema.name} takes its own steps; leave it out")
-    return None
 
 
 def _read_sections(keys: Mapping[str, Any], context: Context) -> dict[str, Any]:

@@ -134,6 +134,14 @@ class Model(eqx.Module):
         """Describe, on the host, the fault found at time `t`, with its numbers; "" if there is none."""
         return ""
 
+    def beside_tendency(self, params) -> str:
+        """Name, as a subject, what changes the state beside the tendency; "" if the tendency is the whole law.
+
+        Rounding that `constrain` cleans up does not count.
+        """
+        plain = type(self).constrain is Model.constrain and type(self).perturb is Model.perturb
+        return "" if plain else f"what {type(self).__name__} does to the state after each stage or step"
+
     def irreversible(self, params) -> str:
         """Name, as a subject, what keeps a step back in time from restoring the state; "" if nothing does."""
         return f"what {type(self).__name__} does in a step"
@@ -207,6 +215,18 @@ class GridModel(Model):
         dt: length of that step. tendency: function that returns d(state)/dt, all forces on the model included.
         """
         return {}
+
+    def mean_products(self, a, b) -> Any:
+        """Means over the box of the products of two trees like the state: one for each component of each field."""
+        ndim = self.domain.grid.ndim
+
+        def mean_product(u, v):
+            product = jnp.real(u * jnp.conj(v))
+            if u.ndim < ndim:  # the same on all devices
+                return product
+            return self.domain.total(jnp.sum(product, axis=tuple(range(-ndim, 0)))) / self.domain.grid.cells
+
+        return jax.tree.map(mean_product, a, b)
 
     def condensed(self, state) -> Any:
         """The state as loops over steps carry it: of fields that are zero but for some lines these lines alone."""

@@ -34,7 +34,7 @@ from simjax.ops.spacing import relative, scaled
 from simjax.schema.config import BodyFile, Config, FileSource, SideSpec
 from simjax.schema.ensemble import sample_members
 from simjax.schema.formula import Formula
-from simjax.schema.model_schema import EXPONENTIAL
+from simjax.schema.model_schema import ERROR_CONTROLLED, EXPONENTIAL
 from simjax.schema.numbers import named_numbers
 from simjax.schema.sides import SideSchema, sides_of
 from simjax.stepping.simulate import Schedule
@@ -270,6 +270,11 @@ def integrator_of(config: Config) -> Integrator | None:
     """The scheme, with what is done in each step beside it; None where the model takes its own steps."""
     if config.time.integrator is None:
         return None
+    if config.time.integrator in ERROR_CONTROLLED:
+        # diffrax is imported where its tables are asked for.
+        from simjax.integrators.adaptive import error_controlled
+
+        return error_controlled(config.time.integrator)
     scheme = INTEGRATORS[config.time.integrator]
     if config.outputs.balanced:
         scheme = BalancedScheme(scheme)
@@ -417,10 +422,17 @@ def plan_frames(config: Config, max_steps: int, halvings: int = 0, origin: Origi
     courant = None if time.courant is None else time.courant / 2**halvings
     # Times are start + frame * interval, with the frames of the whole run counted.
     start, whole = origin.time - origin.frame * every, origin.frame + frames
+    tolerance = None if time.tolerance is None else time.tolerance / 2**halvings
     bound = config.limits.step_shrink or 0.0
-    schedule = Schedule(every, start, dt, courant, max_steps, bound)
+
+    def scheduled(interval: float, start: float, dt: float | None) -> Schedule:
+        return Schedule(
+            interval, start, dt, courant, max_steps, bound,
+            tolerance=tolerance, absolute_tolerance=time.absolute_tolerance,
+        )  # fmt: skip
+
+    schedule = scheduled(every, start, dt)
     if rest <= 1e-9 * every:
         return Plan(origin, schedule, whole, None)
     tail_start = origin.time + frames * every - whole * rest
-    tail_dt = None if dt is None else min(dt, rest)
-    return Plan(origin, schedule, whole, Schedule(rest, tail_start, tail_dt, courant, max_steps, bound))
+    return Plan(origin, schedule, whole, scheduled(rest, tail_start, None if dt is None else min(dt, rest)))

@@ -49,6 +49,9 @@ class CallLength:
         limit = self.limit = limit if self.limit is None else self.limit
         time = self.config.time
         every = min(time.output_every, time.end) if time.end > 0 else time.output_every
+        if time.tolerance is not None:  # no one can tell how many a frame takes: a call ends with it
+            self.steps_per_frame = self.courant_steps = self._affordable()
+            return
         step = time.dt if time.dt is not None else (time.courant or 1.0) * limit
         self.steps_per_frame = max(1, math.ceil(every / step)) if math.isfinite(step) else 1
         self.courant_steps = min(self.steps_per_frame + 1 + self.steps_per_frame // 8, self._affordable())
@@ -102,7 +105,7 @@ class CallLength:
         return notes
 
     def steps_of_call(self, schedule: Schedule) -> int:
-        """Steps of a call whose steps the Courant number limits."""
+        """The most steps of a call whose steps the Courant number or a tolerance limits."""
         return self.instruments.most_steps(schedule, self.courant_steps)
 
     @contextlib.contextmanager

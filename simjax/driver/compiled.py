@@ -365,8 +365,12 @@ class CompiledRun(abc.ABC):
 
     # ------------------------------------------------------------------ programs
 
+    def clock_at_start(self) -> Clock:
+        """The clock of one member before the first step."""
+        return Clock.zero(self.dtype, controlled=self.config.time.tolerance is not None)
+
     def _zero_clock(self) -> Clock:
-        clock = jax.tree.map(np.asarray, Clock.zero(self.dtype))
+        clock = jax.tree.map(np.asarray, self.clock_at_start())
         if self.members is not None:
             shape = (self.members,)
             clock = jax.tree.map(lambda leaf: np.broadcast_to(leaf, shape), clock)
@@ -471,7 +475,7 @@ class CompiledRun(abc.ABC):
 
         room: that of the checkpoint, which these programs have from now on.
         """
-        clock = jax.eval_shape(lambda: Clock.zero(self.dtype))
+        clock = jax.eval_shape(self.clock_at_start)
         specs = self.state_specs, jax.tree.map(lambda _: self._one, clock)
         lead = () if self.members is None else (self.members,)
         return jax.tree.map(

@@ -44,7 +44,11 @@ from simjax.report.check import ROUNDING
 from simjax.schema.config import Config, Given, component_count
 from simjax.schema.statistics import QUANTILES
 from simjax.status import OK
+from simjax.stepping.clock import Clock
+from simjax.stepping.controlled import require_control
 
+STEPS = ("time_step", "steps", "rejected_steps")
+"""Diagnostics of runs with a tolerance."""
 ROUNDINGS = 30
 """So many in a step, one on another: those of transforms and of what their sum is taken from."""
 
@@ -73,6 +77,8 @@ class CompiledFieldRun(CompiledRun):
         self._member = jax.eval_shape(self._member_state)
         self.require_least_memory()
         self._require_kept_fields()
+        if config.time.tolerance is not None:
+            require_control(self.model, self.integrator, params)
         self.state_specs = self._member_specs(self.model.partition_specs(self._member, params)[0])
         self._faults: Callable | None = None
         self._starter: Callable | None = None
@@ -316,7 +322,9 @@ class CompiledFieldRun(CompiledRun):
                 fields = model.observe(t, state, params)
                 diagnostics = self.diagnostics(model, t, state, params)
                 diagnostics |= exact_errors(self.config, model, fields, values, t)
-                if self.config.schema.limited:
+                if clock.control is not None:
+                    diagnostics |= _of_steps(clock, self.dtype)
+                elif self.config.schema.limited:
                     limit = model.domain.min(self.step_limit(model, state, vary_like(params, state)))
                     diagnostics["courant"] = jnp.where(jnp.isfinite(limit), clock.dt / limit, 0.0)
                 diagnostics |= self._roundings(model, t, clock.dt, state, params)
@@ -430,6 +438,12 @@ class CompiledFieldRun(CompiledRun):
                     whole[tuple(at)] = region(piece, of)
                 result[name] = whole
         return result
+
+
+def _of_steps(clock: Clock, dtype) -> dict[str, jax.Array]:
+    """Numbers of the control of errors so far, by the names of `STEPS`."""
+    assert clock.control is not None
+    return dict(zip(STEPS, (clock.dt, clock.step.astype(dtype), clock.control.rejected.astype(dtype)), strict=True))
 
 
 def _beyond(name: str, axes: tuple[int, ...]) -> str:

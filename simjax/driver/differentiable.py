@@ -104,7 +104,7 @@ class RunFunction:
         if not is_traced(clock) and int(clock.status) != OK:
             raise NumericalError(
                 f"The run stopped early: {status_of(clock, self._schedule)}. Write a smaller time.dt or time.courant, "
-                "or other numbers. Inside jax.jit and jax.grad such a run is NaN."
+                "or a larger time.tolerance, or other numbers. Inside jax.jit and jax.grad such a run is NaN."
             )
         return Trajectory(state, clock, {**variables, **diagnostics})
 

@@ -27,7 +27,7 @@ from simjax.schema.config import Config
 from simjax.schema.devices import MeshConfig
 from simjax.status import OK, reasons
 from simjax.stepping.checkpointing.plan import Checkpoint
-from simjax.stepping.simulate import Clock, Schedule, Trajectory, simulate, time_of
+from simjax.stepping.simulate import Schedule, Trajectory, most_attempts, simulate, time_of
 
 Fields = Mapping[str, Mapping[str, Any]]
 """Section -> name -> arrays: of "initial" and "coefficients" a tuple of components, of "particles" what is given of
@@ -38,6 +38,8 @@ Guess = tuple[Mapping[str, float], Mapping[str, Any]]
 
 # Of the steps that the initial state asks for in a frame: room for a flow that becomes faster.
 COURANT_ROOM = 1.5
+# Of the steps that the configuration takes in a frame by its errors: room for other numbers.
+CONTROL_ROOM = 1.5
 # Steps of a guess shorter than this share of the configuration's get no room: it is refused, as its run would not end.
 SHORTER_GUESS = 100
 
@@ -177,7 +179,7 @@ class DifferentiableRun:
         values = vary_like(values, state)
         model, params = self.programs.build(values, fields, self._steps_per_exchange)
 
-        clock = dataclasses.replace(Clock.zero(self.dtype), frame=jnp.asarray(first_frame, jnp.int32))
+        clock = dataclasses.replace(self.programs.clock_at_start(), frame=jnp.asarray(first_frame, jnp.int32))
         trajectory = simulate(
             model, self.programs.integrator, params, state, self.schedule, clock=clock,
             frames=self.frames if frames is None else frames, observe=watch, checkpoint=self.checkpoint,
@@ -261,7 +263,12 @@ class DifferentiableRun:
     # ------------------------------------------------------------------ making it
 
     def _planned(self, guess: Guess) -> tuple[Schedule, int]:
-        plan = plan_frames(self.config, 1 if self.config.time.dt is not None else self._courant_steps(guess))
+        steps = 1
+        if self.config.time.tolerance is not None:
+            steps = self._controlled_steps(guess)
+        elif self.config.time.dt is None:
+            steps = self._courant_steps(guess)
+        plan = plan_frames(self.config, steps)
         if plan.tail is not None or plan.whole == 0:
             time = self.config.time
             whole = max(1, round(time.end / time.output_every)) * time.output_every
@@ -283,6 +290,34 @@ class DifferentiableRun:
         every = min(time.output_every, time.end)
         return math.ceil(COURANT_ROOM * every / longest) + 2 if math.isfinite(longest) else 2
 
+    def _controlled_steps(self, guess: Guess) -> int:
+        """Steps that a frame may take, from those that the configuration and the guess take, rejected ones included."""
+        taken = max(self._attempts(), self._attempts(*guess) if any(guess) else 0)
+        return math.ceil(CONTROL_ROOM * taken) + 2
+
+    def _attempts(self, numbers: Mapping[str, float] | None = None, formulas: Mapping[str, Any] | None = None) -> int:
+        """The most steps that a frame took, with some numbers and fields replaced: a run without derivatives."""
+        programs, several, plan = self.programs.bare(), self._steps_per_exchange, plan_frames(self.config, 1)
+
+        def count(values, fields):
+            fields = programs.prepared(values, fields)
+            state, _ = programs.begin(values, fields, several)
+            model, params = programs.build(vary_like(values, state), fields, several)
+            begin = state, programs.clock_at_start()
+            return most_attempts(model, programs.integrator, params, *begin, plan.schedule, frames=plan.whole)
+
+        def make():
+            specs = PartitionSpec(), self.field_specs()
+            return distribute(count, self.mesh, in_specs=specs, out_specs=PartitionSpec())
+
+        program = share(("attempts", self.programs.structure(), plan.schedule, plan.whole), make)
+        return int(program(*self._replaced(numbers, formulas)))
+
+    def _replaced(self, numbers: Mapping[str, float] | None, formulas: Mapping[str, Any] | None) -> tuple[Any, Any]:
+        """The numbers and fields of the run, with some replaced."""
+        replaced = {name: np.asarray(number, self.dtype) for name, number in (numbers or {}).items()}
+        return {**self.start_values(), **replaced}, self.start_fields(formulas)
+
     def stable_dt(self, numbers: Mapping[str, float] | None = None, formulas: Mapping[str, Any] | None = None) -> float:
         """The stable step of the initial state at Courant number one, with some numbers and fields replaced."""
         programs, several = self.programs.bare(), self._steps_per_exchange
@@ -298,8 +333,7 @@ class DifferentiableRun:
             return distribute(limit, self.mesh, in_specs=specs, out_specs=PartitionSpec())
 
         program = share(("stable_dt", self.programs.structure()), make)
-        replaced = {name: np.asarray(number, self.dtype) for name, number in (numbers or {}).items()}
-        return float(program({**self.start_values(), **replaced}, self.start_fields(formulas)))
+        return float(program(*self._replaced(numbers, formulas)))
 
     @property
     def structure(self) -> Hashable:

@@ -15,6 +15,7 @@ from jax.sharding import NamedSharding
 
 from simjax.config.folders import config_yaml
 from simjax.driver.build import Plan
+from simjax.driver.compiled_fields import STEPS
 from simjax.driver.compiled_instruments import sample_bytes
 from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
 from simjax.driver.environment import device_name, git_state, versions
@@ -118,6 +119,9 @@ def describe_numbers(programs: CompiledRun) -> dict[str, dict[str, str]]:
         about |= {f"start_{name}": attributes for name, attributes in starts.items()}
     about |= {name: {"long_name": name.replace("_", " ")} for name in config.parameters}
     about["courant"] = {"units": "1", "long_name": "Courant number"}
+    told = "length of the last step", "steps taken so far", "steps rejected so far for their error"
+    units = config.schema.time_units, "1", "1"
+    about |= {n: {"units": u, "long_name": t} for n, u, t in zip(STEPS, units, told, strict=True)}
     for name in config.exact:
         about[f"error_{name}"] = {"units": "1", "long_name": f"relative error of {name}"}
     measures = programs.model.measures() if isinstance(programs, CompiledFieldRun) else PARTICLES

@@ -148,6 +148,7 @@ def of_group(config: Config, group: Group) -> Config:
         time=dataclasses.replace(
             time, dt=None if time.dt is None else time.dt * part,
             courant=None if time.courant is None else time.courant * part,
+            tolerance=None if time.tolerance is None else time.tolerance * part,
         ),
         output=dataclasses.replace(config.output, report=False, animation=False),
     )  # fmt: skip

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _WINDOW = 30.0  # seconds of the recent past that the remaining time is estimated from
 _NAMES = {
     "courant": "CFL",
+    "time_step": "dt",
+    "rejected_steps": "rejected",
     "kinetic_energy": "energy",
     "enstrophy": "enstrophy",
     "max_divergence": "divergence",

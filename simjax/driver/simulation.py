@@ -122,7 +122,10 @@ class Simulation:
     def _repr_html_(self) -> str:
         config, time = self.config, self.config.time
         particles = config.schema.of_particles
-        step = f"steps of {time.dt:g}" if time.dt is not None else f"Courant number {time.courant:g}"
+        if time.tolerance is not None:
+            step = f"errors of steps below {time.tolerance:g}"
+        else:
+            step = f"steps of {time.dt:g}" if time.dt is not None else f"Courant number {time.courant:g}"
         mesh = {name: count for name, count in dataclasses.asdict(config.mesh).items()
                 if name in ("x", "y", "z", "ensemble") and count > 1}  # fmt: skip
         fields = None if particles else config.grid_of_fields()

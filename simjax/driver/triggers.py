@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from simjax.driver.build import Plan
+from simjax.driver.compiled_fields import STEPS
 from simjax.driver.compiled_run import CompiledRun
 from simjax.driver.frame_files import on_host, open_writer
 from simjax.driver.provenance import require_frames
@@ -32,7 +33,7 @@ from simjax.stepping.watching import Halt
 TIME = "t"
 STOP = ""
 """The name of the condition `stop.when` among those of events, which have names."""
-BESIDE = "courant", "error_"
+BESIDE = "courant", "error_", *STEPS
 """Beginnings of quantities that are known at output times alone."""
 MOST_NAMED, MOST_TOLD = 3, 16
 """The most members that a sentence names, and of which the report has a sentence each."""

@@ -9,9 +9,11 @@ import math
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 
 from simjax.core.model import SemiImplicitModel
 from simjax.integrators.integrator import Integrator
+from simjax.integrators.runge_kutta import weighted
 from simjax.jaxpr.parts import part
 from simjax.ops.scaling import scaled
 
@@ -71,13 +73,9 @@ class ImplicitExplicit(Integrator):
 
 def _add(state, dt, weights: Row, slopes):
     """state + dt * sum(weights * slopes), skipping zero weights."""
-    used = [(w, k) for w, k in zip(weights, slopes, strict=True) if w != 0]
-
-    def leaf(u, *slopes):
-        terms = [w * k for (w, _), k in zip(used, slopes, strict=True)]
-        return u + scaled(dt, sum(terms[1:], terms[0]))
-
-    return jax.tree.map(leaf, state, *(k for _, k in used)) if used else state
+    if all(w == 0 for w in weights):
+        return state
+    return jax.tree.map(jnp.add, state, weighted(dt, weights, slopes))
 
 
 def _ars222() -> ImplicitExplicit:

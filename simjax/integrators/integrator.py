@@ -1,10 +1,12 @@
 """The interface of a time-stepping scheme."""
 
 import abc
-from typing import Any
+import math
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 
 from simjax.core.tendency import call_own
 
@@ -48,6 +50,52 @@ class Integrator(eqx.Module):
     def stable_dt(self, model, state, params) -> jax.Array:
         """The step at Courant number one, of what this scheme takes explicitly."""
         return call_own(model, "stable_dt", state, params)
+
+
+class ErrorControlled(Integrator):
+    """A scheme that estimates the error of each step, so that errors and not a Courant number limit its length."""
+
+    courant_limit: ClassVar[float] = math.inf  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    @abc.abstractmethod
+    def attempt(self, model, t, dt, state, params, prepared, allowed: "Allowed") -> tuple[Any, Any]:
+        """`state` at t + dt, and its estimated error, a tree like it, which falls as dt^order.
+
+        The estimate is that of the less exact of two results, of which the other is returned. What is iterated is
+        exact to a fraction of the errors that are `allowed`.
+        """
+
+
+class Allowed(NamedTuple):
+    """The errors that a tolerance allows of a step.
+
+    errors: of each component of each field, as a root mean square over the box: `absolute` plus `relative` times that
+    of the field, before the step or after it, which is larger.
+    """
+
+    model: Any
+    errors: list[jax.Array]
+
+    @classmethod
+    def by(cls, model, relative: float, absolute: float, before, after) -> "Allowed":
+        """The errors allowed of a step from one state to another; not finite where these are not."""
+        squares = [jax.tree.leaves(model.mean_products(state, state)) for state in (before, after)]
+        return cls(model, [absolute + relative * jnp.sqrt(jnp.maximum(a, b)) for a, b in zip(*squares, strict=True)])
+
+    def size(self, error) -> jax.Array:
+        """The size of an error, a tree like the state, over what is allowed, of the field in which it is largest.
+
+        Not a number where what is allowed is not finite.
+        """
+        squares = jax.tree.leaves(self.model.mean_products(error, error))
+        ratios = [jnp.max(square / most**2) for square, most in zip(squares, self.errors, strict=True)]
+        finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(most)) for most in self.errors]))
+        return jnp.where(finite, jnp.sqrt(jnp.max(jnp.stack(ratios))), jnp.nan)
+
+    def dot(self, a, b) -> jax.Array:
+        """The product of two trees like the state, fields in units of the errors that are allowed of them."""
+        products = jax.tree.leaves(self.model.mean_products(a, b))
+        return jnp.sum(jnp.stack([jnp.sum(p / most**2) for p, most in zip(products, self.errors, strict=True)]))
 
 
 class ReversibleIntegrator(Integrator):

@@ -5,6 +5,7 @@ combinations (strong stability preserving), and Williamson's two-register form.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -16,6 +17,8 @@ from simjax.core.tendency import tendency
 from simjax.integrators.integrator import Integrator
 from simjax.jaxpr.stages import stage as kept_stage
 from simjax.jaxpr.varying import steady_carry
+from simjax.ops.scaling import scaled
+from simjax.stencil.materialise import formed_once
 
 
 def _is_zero(number) -> bool:
@@ -33,12 +36,24 @@ def _combine(state, dt, weights, slopes):
 
     def leaf(u, *slopes):
         total = sum(w * k for (w, _), k in zip(used[1:], slopes[1:], strict=True)) if len(used) > 1 else 0
-        return u + dt * (used[0][0] * slopes[0] + total)
+        change = used[0][0] * slopes[0] + total
+        return u + (scaled(dt, change) if isinstance(change, Array) and jnp.iscomplexobj(change) else dt * change)
 
     return jax.tree.map(leaf, state, *(k for _, k in used))
 
 
-def _through_stages(stage: Callable, carry, rows: Sequence[Sequence[float]], dt: Array, looped: bool):
+def weighted(dt, weights, slopes):
+    """dt * sum(weights * slopes), skipping weights that are zero; not all are."""
+    used = [(w, k) for w, k in zip(weights, slopes, strict=True) if w != 0]
+
+    def leaf(*slopes):
+        terms = [w * k for (w, _), k in zip(used, slopes, strict=True)]
+        return scaled(dt, sum(terms[1:], terms[0]))
+
+    return jax.tree.map(leaf, *(k for _, k in used))
+
+
+def through_stages(stage: Callable, carry, rows: Sequence[Sequence[float]], dt: Array, looped: bool):
     """`carry = stage(carry, row, number)` for the rows of a table, one after the other or in a loop.
 
     One after the other, a row and its number are Python's; in a loop they are traced. Reverse mode through the loop
@@ -83,6 +98,13 @@ class RungeKutta(_Stages):
         return len(self.b)
 
     def step(self, model, t, dt, state, params, prepared=None):
+        return self.taken(model, t, dt, state, params, prepared, stored=False)[0]
+
+    def taken(self, model, t, dt, state, params, prepared, *, stored: bool) -> tuple[Any, Sequence[Any]]:
+        """The state at t + dt, and the slopes of all stages.
+
+        stored: whether slopes that many stages read are kept as they are from being computed anew for each.
+        """
         model = model if prepared is None else model.with_parts(prepared)
 
         looped = model.loops_over_stages and self.stages > 1
@@ -90,6 +112,8 @@ class RungeKutta(_Stages):
         def stage(carry, row, number):
             now, slopes = carry
             slope = tendency(model, "rhs", now, _later(t, row[-2], dt), now, params)
+            if stored:
+                slope = formed_once(slope)
             if looped:
                 slopes = jax.tree.map(
                     lambda every, new: lax.dynamic_update_index_in_dim(every, new, number, 0), slopes, slope
@@ -106,7 +130,10 @@ class RungeKutta(_Stages):
         times = [0.0, *map(sum, self.a), 1.0]
         rows = [[*row, times[k], times[k + 1]] for k, row in enumerate(weights)]
         none = jax.tree.map(lambda u: jnp.zeros((self.stages, *u.shape), u.dtype), state) if looped else ()
-        return _through_stages(stage, (state, none), rows, dt, looped)[0]
+        after, slopes = through_stages(stage, (state, none), rows, dt, looped)
+        if looped:
+            slopes = [jax.tree.map(lambda every, k=k: every[k], slopes) for k in range(self.stages)]
+        return after, slopes
 
 
 class ShuOsher(_Stages):
@@ -142,7 +169,7 @@ class ShuOsher(_Stages):
             ahead = (1 - alpha) * (c + beta)
             rows.append((alpha, beta, c, ahead))
             c = ahead
-        return _through_stages(stage, state, rows, dt, model.loops_over_stages)
+        return through_stages(stage, state, rows, dt, model.loops_over_stages)
 
 
 class LowStorage(_Stages):
@@ -174,7 +201,7 @@ class LowStorage(_Stages):
 
         rows = list(zip(self.a, self.b, self.c, (*self.c[1:], 1.0), strict=True))
         none = jax.tree.map(jnp.zeros_like, state)
-        return _through_stages(stage, (state, none), rows, dt, model.loops_over_stages)[0]
+        return through_stages(stage, (state, none), rows, dt, model.loops_over_stages)[0]
 
 
 # Stability along the imaginary axis: 1.73 for three stages of order three, 2.83 for the classical fourth order;

@@ -100,7 +100,8 @@ class RolloutLoss:
             raise ConfigurationError(f"model={config.model}: expected a model of fields, which takes a closure.")
         if config.time.dt is None:
             raise ConfigurationError(
-                "time.courant: expected steps of one length, as all windows are advanced together; write time.dt."
+                "time.courant and time.tolerance: expected steps of one length, as all windows are advanced together; "
+                "write time.dt."
             )
         names = tuple(config.initial if fields is None else fields)
         self._run = DifferentiableRun(

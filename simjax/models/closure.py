@@ -182,6 +182,12 @@ class _WithClosure(GridModel):
                 fields[name] = tuple(observed[variable] for variable in variables)
         return fields
 
+    def beside_tendency(self, params):
+        return self.model.beside_tendency(params.own)
+
+    def mean_products(self, a, b):
+        return self.model.mean_products(a, b)
+
     def constrain(self, t, dt, state, params):
         return self.model.constrain(t, dt, state, params.own)
 

@@ -74,18 +74,28 @@ class GridConfig:
 
 @dataclass(frozen=True)
 class TimeConfig:
-    """`courant` is None exactly when `dt` is fixed; an `integrator` that is left out is the model's own default."""
+    """One of `dt`, `courant` and `tolerance` is given; an `integrator` that is left out is the model's own default."""
 
     end: float = key(Real(low=0.0, formula=True), units="s", about="time at which the run ends")
     output_every: float = key(Real(above=0.0, formula=True), units="s", about="time between two frames")
     dt: float | None = key(
-        Real(above=0.0, optional=True), None, units="s", about="length of every step; null: by courant"
+        Real(above=0.0, optional=True), None, units="s", about="length of every step; null: by courant or tolerance"
     )
     courant: float | None = key(
         Real(low=1e-6, high=10.0, optional=True),
         None,
         about="step over the model's largest one; the rates of all axes add up, so that in a gas 0.3 in a cube is 0.1 "
         "per axis",
+    )
+    tolerance: float | None = key(
+        Real(above=0.0, high=0.1, optional=True),
+        None,
+        about="error of a step over the root mean square of each field, which chooses its length; null: another key",
+    )
+    absolute_tolerance: float | None = key(
+        Real(above=0.0, optional=True),
+        None,
+        about="error of a step in each field's own units, beside that of tolerance; null: the number of tolerance",
     )
     integrator: str = key(
         Text(optional=True, described="a scheme of the model"),

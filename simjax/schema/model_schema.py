@@ -14,6 +14,7 @@ EXPONENTIAL = ("etdrk2", "etdrk1", "etdrk3", "etdrk4")
 SEMILINEAR = ("etdrk4", "etdrk1", "etdrk2", "etdrk3", *IMEX)  # for a stiff linear part that is diagonal
 SPLITTING = ("leapfrog",)
 INTEGRATORS = (*RUNGE_KUTTA, *IMEX, *EXPONENTIAL, *SPLITTING)
+ERROR_CONTROLLED = ("tsit5", "bosh3", "dopri8", "kvaerno5", "kencarp4")
 
 
 Claims = tuple[str | tuple[str, ...], ...]
@@ -142,6 +143,16 @@ class ModelSchema:
     def modules(self) -> tuple[str, ...]:
         """Names of modules that may be in the model: what has a tendency takes a closure."""
         return () if self.integrators in (SPLITTING, ()) else ("closure",)
+
+    @property
+    def error_controlled(self) -> tuple[str, ...]:
+        """The schemes for steps under a tolerance, the default first; none without a tendency."""
+        if self.integrators in (SPLITTING, ()):
+            return ()
+        explicit = tuple(name for name in ERROR_CONTROLLED if name != "kencarp4")
+        if not {*self.integrators} & {*IMEX}:
+            return explicit
+        return (*explicit, "kencarp4") if self.integrators[0] in RUNGE_KUTTA else ("kencarp4", *explicit)
 
     def field(self, name: str) -> FieldSchema:
         return next(field for field in self.fields if field.name == name)

@@ -31,30 +31,41 @@ class Schedule(eqx.Module):
     billionth of the interval, or below `step_shrink` of the first one. No gradient flows through the length of a
     Courant-limited step.
 
+    `Schedule(interval, tolerance=..., max_steps=...)`: each step is as long as its estimated error allows, and never
+    over the end of the frame, for schemes of `error_controlled`. Of every field the error of a step, as a root mean
+    square over the box, is at most tolerance times that of the field plus `absolute_tolerance`. A step that is less
+    exact is taken again, shorter. A frame takes at most `max_steps`, those that are rejected included. No gradient
+    flows through the lengths of steps.
+
     Args:
         interval: time from frame to frame, a plain number.
         start: time of the first frame's beginning; may be traced.
         dt: length of a step.
         courant: Courant number of a step.
-        max_steps: the most steps of a frame, with `courant`.
+        max_steps: the most steps of a frame, with `courant` and `tolerance`.
         steps: steps of a frame, with `dt` and without `interval`.
         step_shrink: a fraction between zero (no bound) and one, with `courant`.
+        tolerance: error of a step, relative to each field.
+        absolute_tolerance: error of a step in the units of each field; by default `tolerance`.
 
     Raises:
-        ConfigurationError: a number out of its range, or a combination other than these three.
+        ConfigurationError: a number out of its range, or a combination other than these four.
 
     Examples:
         >>> sj.Schedule(0.1, dt=0.01).steps
         10
         >>> fast = sj.Schedule(0.1, courant=0.5, max_steps=100)
+        >>> exact = sj.Schedule(0.1, tolerance=1e-6, max_steps=100)
     """
 
     start: Number
     courant: float | None = eqx.field(static=True)
     max_steps: int = eqx.field(static=True)
     step_shrink: float = eqx.field(static=True)
+    tolerance: float | None = eqx.field(static=True)
+    absolute_tolerance: float = eqx.field(static=True)
     steps: int = eqx.field(static=True)
-    """Steps of one frame (the most there can be, with `courant`)."""
+    """Steps of one frame (the most there can be, with `courant` and `tolerance`)."""
     _interval: float | None = eqx.field(static=True)
     _dt: float | None = eqx.field(static=True)  # with an interval
     _free_dt: Number | None  # with a number of steps
@@ -62,22 +73,36 @@ class Schedule(eqx.Module):
     def __init__(
         self, interval: float | None = None, start: Number = 0.0, dt: Number | None = None,
         courant: float | None = None, max_steps: int = 0, step_shrink: float = 0.0, *, steps: int | None = None,
+        tolerance: float | None = None, absolute_tolerance: float | None = None,
     ):  # fmt: skip
-        if (dt is None) == (courant is None):
-            raise ConfigurationError(f"Schedule needs exactly one of dt and courant; dt={dt}, courant={courant}.")
-        if (interval is None) == (steps is None) or (steps is not None and courant is not None):
+        if sum(given is not None for given in (dt, courant, tolerance)) != 1:
             raise ConfigurationError(
-                f"Schedule: interval={interval}, steps={steps}, courant={courant}: expected an interval, or with dt a "
-                "number of steps in its place; write Schedule(interval, dt=dt) or Schedule(steps=100, dt=dt)."
+                "Schedule needs exactly one of dt, courant and tolerance; "
+                f"dt={dt}, courant={courant}, tolerance={tolerance}."
+            )
+        if (interval is None) == (steps is None) or (steps is not None and dt is None):
+            raise ConfigurationError(
+                f"Schedule: interval={interval}, steps={steps}, courant={courant}, tolerance={tolerance}: expected an "
+                "interval, or with dt a number of steps in its place; write Schedule(interval, dt=dt) or "
+                "Schedule(steps=100, dt=dt)."
             )
         if steps is not None and steps < 1:
             raise ConfigurationError(f"Schedule.steps={steps}: expected at least 1.")
-        if courant is not None and max_steps < 1:
-            raise ConfigurationError("Schedule.courant needs max_steps, the most steps a frame may take.")
+        if dt is None and max_steps < 1:
+            name = "courant" if tolerance is None else "tolerance"
+            raise ConfigurationError(f"Schedule.{name} needs max_steps, the most steps a frame may take.")
+        if absolute_tolerance is not None and tolerance is None:
+            raise ConfigurationError(
+                f"Schedule.absolute_tolerance={absolute_tolerance} without a tolerance; write Schedule(interval, "
+                "tolerance=1e-6, absolute_tolerance=1e-9, max_steps=1000)."
+            )
         if not 0 <= step_shrink < 1:
             raise ConfigurationError(f"Schedule.step_shrink={step_shrink}: expected a number from 0 to below 1.")
         self.start, self.max_steps, self.step_shrink = start, max_steps, float(step_shrink)
         self.courant = None if courant is None else _plain("courant", courant)
+        self.tolerance = None if tolerance is None else _plain("tolerance", tolerance)
+        absolute = tolerance if absolute_tolerance is None else absolute_tolerance
+        self.absolute_tolerance = 0.0 if absolute is None else _plain("absolute_tolerance", absolute)
         self._interval = None if interval is None else _plain("interval", interval)
         self._dt = None if dt is None or steps is not None else _plain("dt", dt)
         self._free_dt = None if dt is None or steps is None else _step_length(dt)
@@ -98,7 +123,7 @@ class Schedule(eqx.Module):
 
     @property
     def dt(self) -> Any:
-        """Length of a step, but for the last one of a frame; None with `courant`."""
+        """Length of a step, but for the last one of a frame; None with `courant` and `tolerance`."""
         return self._dt if self._free_dt is None else self._free_dt
 
     @property
@@ -142,13 +167,31 @@ def _step_length(dt) -> Number:
     return dt
 
 
+class Control(eqx.Module):
+    """State of the control of errors, carried from step to step.
+
+    next_dt: the step that it wants to take next; zero at the start. error: estimated error of the last step that was
+    accepted, over the tolerance; zero at the start. rejected: steps that were not accepted.
+    """
+
+    next_dt: Array
+    error: Array
+    rejected: Array
+
+    @classmethod
+    def zero(cls, dtype) -> "Control":
+        """The control at the start."""
+        return cls(jnp.zeros((), dtype), jnp.zeros((), dtype), jnp.zeros((), jnp.int32))
+
+
 class Clock(eqx.Module):
     """The position of a simulation in time, from integers or kept with its rounding error: it does not drift.
 
     frame: completed frames. substep: steps since the frame began. step: steps since the start. elapsed: time since
     the frame began, rounded; elapsed_low: what that rounding left out, so that their sum has twice the digits. dt: the
     last step taken. first_limit, smallest_limit: the step that the Courant number allowed at first (an interval at
-    most), and the smallest so far; zero before there was one. status: bits of `status`.
+    most), and the smallest so far; zero before there was one. status: bits of `status`. control: that of errors, where
+    the schedule has a tolerance.
 
     Examples:
         >>> int(sj.Clock.zero(jnp.float64).step)
@@ -164,10 +207,11 @@ class Clock(eqx.Module):
     first_limit: Array
     smallest_limit: Array
     status: Array
+    control: Control | None = None
 
     @classmethod
-    def zero(cls, dtype) -> "Clock":
-        """The clock at the start, with times in `dtype`."""
+    def zero(cls, dtype, *, controlled: bool = False) -> "Clock":
+        """The clock at the start, with times in `dtype`; controlled: for a schedule with a tolerance."""
 
         # An array of its own for each, so that a clock can be donated.
         def zero(kind):
@@ -176,8 +220,13 @@ class Clock(eqx.Module):
         count = jnp.int32
         return cls(
             zero(count), zero(count), zero(count), zero(dtype), zero(dtype), zero(dtype), zero(dtype), zero(dtype),
-            jnp.asarray(OK, count),
+            jnp.asarray(OK, count), Control.zero(dtype) if controlled else None,
         )  # fmt: skip
+
+
+def clock_at_start(dtype, schedule: Schedule) -> Clock:
+    """`Clock.zero` for a schedule."""
+    return Clock.zero(dtype, controlled=schedule.tolerance is not None)
 
 
 def time_of(clock: Clock, schedule: Schedule) -> Array:
@@ -279,20 +328,25 @@ def _ticked(clock: Clock, dt: Array, completes: Array, elapsed: Pair) -> Clock:
         first_limit=clock.first_limit,
         smallest_limit=clock.smallest_limit,
         status=clock.status,
+        control=clock.control,
     )
 
 
 def numbers_of(clock: Clock) -> tuple[Array, Array]:
     """The counts of a clock as one array, and its times: a loop on a GPU takes a launch for each array."""
-    counts = jnp.stack([clock.frame, clock.substep, clock.step, clock.status])
-    return counts, jnp.stack([clock.elapsed, clock.elapsed_low, clock.dt, clock.first_limit, clock.smallest_limit])
+    counts = [clock.frame, clock.substep, clock.step, clock.status]
+    times = [clock.elapsed, clock.elapsed_low, clock.dt, clock.first_limit, clock.smallest_limit]
+    if clock.control is not None:
+        counts, times = [*counts, clock.control.rejected], [*times, clock.control.next_dt, clock.control.error]
+    return jnp.stack(counts), jnp.stack(times)
 
 
 def clock_of(counts: Array, times: Array) -> Clock:
     """The clock with these `numbers_of` it."""
     frame, substep, step, status = (counts[k] for k in range(4))
     elapsed, elapsed_low, dt, first_limit, smallest_limit = (times[k] for k in range(5))
-    return Clock(frame, substep, step, elapsed, elapsed_low, dt, first_limit, smallest_limit, status)
+    control = Control(times[5], times[6], counts[4]) if len(times) > 5 else None
+    return Clock(frame, substep, step, elapsed, elapsed_low, dt, first_limit, smallest_limit, status, control)
 
 
 def at_frame_start(clock: Clock) -> Clock:

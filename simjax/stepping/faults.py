@@ -7,7 +7,7 @@ import numpy as np
 from jax.core import Tracer
 
 from simjax.errors import NumericalError
-from simjax.status import FRAME_UNFINISHED, OK, STEP_COLLAPSED, STEP_SHRUNK, reasons
+from simjax.status import FRAME_UNFINISHED, OK, STEP_COLLAPSED, STEP_SHRUNK, TOLERANCE_MISSED, reasons
 from simjax.stepping.clock import Clock, Schedule, elapsed_of
 
 
@@ -79,10 +79,13 @@ def raise_on_fault(clock: Clock, schedule: Schedule | None = None) -> None:
 def _remedy(clock: Clock, schedule: Schedule | None) -> str:
     """Advice: what to write in place of the schedule, where that is known."""
     unfinished = np.any(np.asarray(clock.status) & FRAME_UNFINISHED)
-    if schedule is None or schedule.courant is None or not unfinished:
-        return "Take a smaller dt or Courant number"
+    if schedule is None or schedule.dt is not None or not unfinished:
+        missed = np.any(np.asarray(clock.status) & TOLERANCE_MISSED)
+        return "Take a larger tolerance, or float64" if missed else "Take a smaller dt or Courant number"
+    limit = "courant" if schedule.tolerance is None else "tolerance"
     # A flow that begins at rest takes long steps at first, from which no one can tell how many there will be.
-    written = f"Schedule({schedule.interval:g}, courant={schedule.courant:g}, max_steps={4 * schedule.max_steps})"
+    number = f"{limit}={getattr(schedule, limit):g}"
+    written = f"Schedule({schedule.interval:g}, {number}, max_steps={4 * schedule.max_steps})"
     return f"A frame has {schedule.max_steps} steps at most: allow more, as by {written}"
 
 

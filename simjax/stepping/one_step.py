@@ -16,6 +16,7 @@ from simjax.status import NON_FINITE, OK, SKIN_PASSED, STEP_COLLAPSED, STEP_SHRU
 from simjax.stepping.checkpointing.loops import repeat
 from simjax.stepping.checkpointing.plan import Binomial, Policy
 from simjax.stepping.clock import Clock, Schedule, tick, tick_fixed, time_left, time_of
+from simjax.stepping.controlled import controlled_step
 from simjax.stepping.temporal_blocking import step_of
 
 
@@ -63,6 +64,9 @@ def take_step(
     integrator = required(model, integrator)
     if schedule.dt is not None:
         after = fixed_step(model, integrator, params, state, clock, schedule, prepared)
+        return _with_fault(model, params, after, schedule)
+    if schedule.tolerance is not None:
+        after = controlled_step(model, integrator, params, state, clock, schedule, until, prepared)
         return _with_fault(model, params, after, schedule)
 
     def take(state, t, dt, number):

@@ -29,6 +29,7 @@ from simjax.stepping.clock import (
     Clock,
     Number,
     Schedule,
+    clock_at_start,
     clock_of,
     length_of,
     numbers_of,
@@ -36,6 +37,7 @@ from simjax.stepping.clock import (
     ticked_fixed,
     time_of,
 )  # fmt: skip
+from simjax.stepping.controlled import controlled_steps, require_control
 from simjax.stepping.faults import is_traced, raise_on_fault
 from simjax.stepping.one_step import (
     arranged_steps,
@@ -51,6 +53,10 @@ from simjax.stepping.temporal_blocking import blocked, step_of
 
 OnFault = Literal["raise", "nan", "keep"]
 """The fate of a run that does not come to its end, see `simulate`."""
+
+
+MOST_ATTEMPTS = 10**6
+"""The most steps of a frame whose steps are counted."""
 
 
 class Trajectory(eqx.Module):
@@ -116,6 +122,8 @@ def _integrated_steps(
     prepared = prepared_scheme(model, integrator, params, state, schedule)
     # Multi-stage steps gain nothing from it.
     in_pairs = integrator.stages == 1
+    if schedule.tolerance is not None:
+        require_control(model, integrator, params)
     several = model.domain.steps_per_exchange if packing is None else 0
     if several and steps >= several:
         steps_at_once = _several_steps(model, integrator, params, prepared, state, schedule, until)
@@ -146,6 +154,8 @@ def _integrated_steps(
 
     # Of a fixed length the number of steps tells the time: a loop then carries no clock, whose parts are a launch each.
     counted, together = schedule.dt is not None, launches_count()
+    if schedule.tolerance is not None and checkpoint is None:
+        return controlled_steps(by_clock, model.domain, begin, steps, until)
     if counted:
         step, carry = by_count, (state, jnp.zeros_like(clock.step), clock.status)
     elif together:
@@ -182,6 +192,11 @@ def _packed_steps(model: Model, integrator: Stored, params, carry, step: Callabl
 def _several_steps(model, integrator, params, prepared, state, schedule: Schedule, until) -> Callable:
     """(state, clock) -> the same after `Domain.steps_per_exchange` steps."""
     count = model.domain.steps_per_exchange
+    if schedule.tolerance is not None:
+        raise ConfigurationError(
+            f"steps_per_exchange={count} with Schedule.tolerance: expected 0, as the errors of all devices decide on "
+            "every step; write steps_per_exchange=0 or a fixed dt."
+        )
     if schedule.dt is None and count > 1:
         raise ConfigurationError(
             f"steps_per_exchange={count} with steps limited by the Courant number, which all devices have to agree on "
@@ -227,7 +242,8 @@ def _reversible(model: Model, integrator: Integrator | None, params, schedule: S
     if not isinstance(integrator, ReversibleIntegrator):
         why = f"expected a scheme whose steps can be undone (leapfrog), got {type(integrator).__name__}"
     elif schedule.dt is None:
-        why = f"expected steps of a fixed length (Schedule.dt), got courant={schedule.courant:g}"
+        limit = "courant" if schedule.tolerance is None else "tolerance"
+        why = f"expected steps of a fixed length (Schedule.dt), got {limit}={getattr(schedule, limit):g}"
     elif lost := model.irreversible(params):
         why = f"expected a model that loses nothing, but {lost} cannot be undone"
     else:
@@ -286,7 +302,7 @@ def simulate(
     if on_fault not in ("raise", "nan", "keep"):
         raise ConfigurationError(f"simulate: on_fault={on_fault!r}: expected 'raise', 'nan' or 'keep'.")
     params, state = jax.tree.map(as_of_jax, (params, state))
-    start = Clock.zero(real_dtype(state)) if clock is None else clock
+    start = clock_at_start(real_dtype(state), schedule) if clock is None else clock
     given, params = params, vary_like(params, state)  # what is observed is made of those that all devices share
     chosen = _planned(model, integrator, params, checkpoint, frames, schedule, (state, start))
 
@@ -328,6 +344,26 @@ def _all_frames(
     if chosen.policy == "two_level" and frames > 1:
         frame = jax.checkpoint(frame, prevent_cse=False)
     return lax.scan(frame, begin, None, length=frames)
+
+
+def most_attempts(
+    model: Model, integrator: Integrator | None, params, state, clock: Clock, schedule: Schedule, *, frames: int
+) -> Array:
+    """The most steps that one of some frames takes, those included whose error is too large; without derivatives."""
+
+    def one(carry, _=None):
+        state, before = carry
+        until = before.frame + 1
+        after = advance(model, integrator, params, state, before, schedule, steps=MOST_ATTEMPTS, until=until)
+        return after, _attempts(after[1]) - _attempts(before)
+
+    _, begin = steady_carry(lambda carry: one(carry)[0], (state, clock))
+    return jnp.max(lax.scan(one, begin, None, length=frames)[1])
+
+
+def _attempts(clock: Clock) -> Array:
+    assert clock.control is not None
+    return clock.step + clock.control.rejected
 
 
 def integrate(

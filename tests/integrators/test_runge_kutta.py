@@ -259,8 +259,8 @@ def test_a_collapsed_step_is_reported_and_the_state_is_kept(stable):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({}, "exactly one of dt and courant"),
-        ({"dt": 0.1, "courant": 0.5}, "exactly one of dt and courant"),
+        ({}, "exactly one of dt, courant and tolerance"),
+        ({"dt": 0.1, "courant": 0.5}, "exactly one of dt, courant and tolerance"),
         ({"dt": -0.1}, r"Schedule.dt=-0.1: expected a finite number above zero"),
         ({"dt": float("nan")}, "Schedule.dt=nan: expected a finite"),
         ({"courant": 0.5}, "needs max_steps"),

@@ -137,11 +137,10 @@ def test_many_steps_at_once_are_so_many_steps(schedule):
             assert found == expected and found.dtype == expected.dtype
 
 
-def test_numbers_of_a_clock_are_all_of_it():
-    clock = jax.tree.unflatten(
-        jax.tree.structure(sj.Clock.zero(jnp.float32)),
-        [jnp.asarray(k, leaf.dtype) for k, leaf in enumerate(jax.tree.leaves(sj.Clock.zero(jnp.float32)))],
-    )
+@pytest.mark.parametrize("controlled", [False, True])
+def test_numbers_of_a_clock_are_all_of_it(controlled):
+    leaves, tree = jax.tree.flatten(sj.Clock.zero(jnp.float32, controlled=controlled))
+    clock = tree.unflatten([jnp.asarray(k, leaf.dtype) for k, leaf in enumerate(leaves)])
     assert jax.tree.leaves(clock_of(*numbers_of(clock))) == jax.tree.leaves(clock)
 
 

@@ -142,6 +142,9 @@ class SpectralFlow(SpectralModel):
         """Nothing to restore: what rounding puts where no real field has a coefficient only decays."""
         return state
 
+    def beside_tendency(self, params):
+        return "" if self.band is None or params.injection is None else "random forcing, drawn anew in each step,"
+
     def noise(self, step, dt, params: Params, components: int, dtype) -> tuple[Array, tuple[Array, ...]]:
         """The increment of |u_k| in a step per unit of complex Gaussian noise and component, and the noise."""
         assert self.band is not None and params.injection is not None

@@ -320,6 +320,9 @@ class Incompressible(ExplicitModel, FlowBudgets):
         around = tuple(u - slope for u, slope in zip(velocity, projection.gradient(phi), strict=True))
         return State(around, outlets=projection.outlets_after(outlets, phi))
 
+    def beside_tendency(self, params):
+        return "the projection of the velocity, by which no flow has a divergence,"
+
     def constant_parts(self, params):
         """The coefficients of bodies that do not move, and what follows from the shape of one that the fluid moves."""
         if self.solid is None or self.solid.moving:

@@ -334,16 +334,16 @@ class Compressible(GasBalances, ExplicitModel):
     def _gas_constant(self, like: Array) -> Array:
         return jnp.asarray(self.gas_constant, like.dtype)
 
+    def beside_tendency(self, params):
+        return "" if params.density_floor is None and params.pressure_floor is None else "a density or pressure floor"
+
     def constrain(self, t, dt, state, params):
         """Density and pressure raised to their floors, if there are any."""
         if params.density_floor is None and params.pressure_floor is None:
             return state
         w = riemann.primitive(_conserved(state), params.gamma)
-        density, pressure = state.density, w.pressure
-        if params.density_floor is not None:
-            density = jnp.maximum(density, params.density_floor)
-        if params.pressure_floor is not None:
-            pressure = jnp.maximum(pressure, params.pressure_floor)
+        floors = (state.density, params.density_floor), (w.pressure, params.pressure_floor)
+        density, pressure = (u if least is None else jnp.maximum(u, least) for u, least in floors)
         q = riemann.conserved(w._replace(density=density, pressure=pressure), params.gamma)
         raised = (density > state.density) | (pressure > w.pressure)
         return jax.tree.map(lambda new, old: jnp.where(raised, new, old), State(*q), state)

@@ -10,7 +10,7 @@ from jax import Array
 
 from simjax.core.boundary import FieldLayout, Periodic, Side, center_layout
 from simjax.core.domain import Domain
-from simjax.core.model import Output, SemilinearModel
+from simjax.core.model import Model, Output, SemilinearModel
 from simjax.core.tendency import call_own, tendency
 from simjax.errors import ConfigurationError
 from simjax.grid import CENTER
@@ -181,6 +181,12 @@ class SpectralModel(SemilinearModel):
     def constrain(self, t, dt, state, params):
         """Coefficients of real fields: rounding must not break their symmetry, which L could amplify."""
         return jax.tree.map(self.basis.make_real, state)
+
+    def beside_tendency(self, params):
+        return "" if type(self).perturb is Model.perturb else super().beside_tendency(params)
+
+    def mean_products(self, a, b):
+        return jax.tree.map(self.mean_product, a, b)
 
     def explicit_stable_dt(self, state, params):
         """Infinite unless a subclass knows a limit: the nonlinear term's is set by accuracy."""
