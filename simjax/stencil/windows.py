@@ -130,6 +130,7 @@ def _transposed_in_parts(of_cell: Callable, parts: Sequence[Callable], windows: 
     part before gave: they are held, or XLA would take what lies between from where it was first computed, and store it.
     """
     blocks, given = primals
+    blocks = held(blocks)
 
     def spread(like: Array):
         """What is given, numbers as arrays: a sum over the terms of all parts comes before one over the faces."""
