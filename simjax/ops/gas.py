@@ -144,43 +144,6 @@ def _lifted(flux: Conserved, axis: int, at_rest: Primitive, cell: Primitive) -> 
     return flux._replace(momentum=tuple(m + change if k == axis else m for k, m in enumerate(flux.momentum)))
 
 
-def _face_states(axis: int, scheme: Scheme) -> list[Callable]:
-    """The parts that lead to (left, right) at the faces, interpolated variable by variable.
-
-    Each is `part(found, cells, gamma)`, of what the part before gave.
-    """
-    width = scheme.interpolation.width
-    if scheme.variables == "primitive":
-        return [lambda _, cells, gamma: _interpolate(cells, scheme.interpolation)]
-
-    def amplitudes(cells: list[Primitive], mean: "_Mean") -> list[Primitive]:
-        return [mean.waves(cell, axis) for cell in cells]
-
-    def mean_state(_, cells, gamma):
-        mean = _Mean.of(cells[width - 1], cells[width], gamma)
-        waves = amplitudes(cells, mean)
-        # Frozen halfway, a wave that is not there is a parabola around the face, which alone would bend the weights.
-        # Not only the jump at the face is asked: it vanishes on the axes of a vortex, where the parabola is one all
-        # the same.
-        ends = waves[0], waves[width - 1], waves[width], waves[-1]
-        jumps = [_squared_jump(a, b, axis, mean.per_velocity) for a, b in pairwise(ends)]
-        return mean, formed_once(QUIET * (jumps[1] + (jumps[0] + jumps[2])))
-
-    def interpolated(found, cells, gamma):
-        mean, noise = found
-        none = jnp.zeros_like(noise)
-        others = tuple(noise if k == axis else none for k in range(len(cells[0].velocity)))
-        level = Primitive(noise, others, noise, (none,) * len(cells[0].scalars))
-        waves = _shared_by_variable(amplitudes(cells, mean))
-        return mean, _interpolate(waves, scheme.interpolation, level)
-
-    def primitives(found, cells, gamma):
-        mean, (left, right) = found
-        return held_in_reverse((mean.primitives(left, axis), mean.primitives(right, axis)))
-
-    return [mean_state, interpolated, primitives]
-
-
 class _Mean(NamedTuple):
     """The state halfway between two cells, which divides others into waves: amplitudes in units of density.
 
@@ -214,8 +177,44 @@ class _Mean(NamedTuple):
         return Primitive(a.density + both, velocity, both * self.square, a.scalars)
 
 
+def _face_states(axis: int, scheme: Scheme) -> list[Callable]:
+    """The parts that lead to (left, right) at the faces, interpolated variable by variable.
+
+    Each is `part(found, cells, gamma)`, of what the part before gave.
+    """
+    width = scheme.interpolation.width
+    if scheme.variables == "primitive":
+        return [lambda _, cells, gamma: _interpolate(cells, scheme.interpolation)]
+
+    def amplitudes(cells: list[Primitive], mean: _Mean) -> list[Primitive]:
+        return [mean.waves(cell, axis) for cell in cells]
+
+    def mean_state(_, cells, gamma):
+        mean = _Mean.of(cells[width - 1], cells[width], gamma)
+        waves = amplitudes(cells, mean)
+        # Frozen halfway, a wave that is not there is a parabola around the face, which alone would bend the weights.
+        # Not only the jump at the face is asked: it vanishes on the axes of a vortex, where the parabola is one too.
+        ends = waves[0], waves[width - 1], waves[width], waves[-1]
+        jumps = [_squared_jump(a, b, axis, mean.per_velocity) for a, b in pairwise(ends)]
+        return mean, formed_once(QUIET * (jumps[1] + (jumps[0] + jumps[2])))
+
+    def interpolated(found, cells, gamma):
+        mean, noise = found
+        none = jnp.zeros_like(noise)
+        others = tuple(noise if k == axis else none for k in range(len(cells[0].velocity)))
+        level = Primitive(noise, others, noise, (none,) * len(cells[0].scalars))
+        waves = _shared_by_variable(amplitudes(cells, mean))
+        return mean, _interpolate(waves, scheme.interpolation, level)
+
+    def primitives(found, cells, gamma):
+        mean, (left, right) = found
+        return held_in_reverse((mean.primitives(left, axis), mean.primitives(right, axis)))
+
+    return [mean_state, interpolated, primitives]
+
+
 def _shared_by_variable(cells: list[Primitive]) -> list[Primitive]:
-    """Each variable of all cells as `shared_in_reverse`."""
+    """Each variable of all cells `shared_in_reverse`: its cotangents lead to those of several variables."""
     trees = [jax.tree.flatten(cell) for cell in cells]
     columns = [shared_in_reverse(list(column)) for column in zip(*(leaves for leaves, _ in trees), strict=True)]
     return [trees[0][1].unflatten(cell) for cell in zip(*columns, strict=True)]

@@ -97,9 +97,7 @@ def of_windows(of_cell: Callable, parts: Sequence[Callable], windows: Windows, b
     return on_faces(blocks, given)
 
 
-def _transposed(
-    of_cell: Callable, of_face: Callable, windows: Windows, primals, cotangents, ndim: int, fused: Fused
-):
+def _transposed(of_cell: Callable, of_face: Callable, windows: Windows, primals, cotangents, ndim: int, fused: Fused):
     """Cotangents of blocks and of what is given, from those of the faces, by one kernel."""
     blocks, given = primals
     leaves, tree = jax.tree.flatten((blocks, given, cotangents))
@@ -124,16 +122,16 @@ def _transposed(
 
 
 def _transposed_in_parts(of_cell: Callable, parts: Sequence[Callable], windows: Windows, primals, cotangents):
-    """Cotangents of blocks and of what is given, from those of the faces, by kernels of XLA's for each part.
+    """Cotangents of blocks and of what is given, from those of the faces, by kernels that XLA makes for each part.
 
-    Only what a part gives and its cotangents are stored. Each part is computed again from the blocks and from what the
-    part before gave: they are held, or XLA would take what lies between from where it was first computed, and store it.
+    What a part gives is stored, and its cotangents are. What lies within a part is computed again for its transpose,
+    from the blocks and from what the part before gave. These are held for it: XLA would else store what it computed
+    within the part the first time. So many derivatives lie there that this was two to four times the memory traffic.
     """
-    blocks, given = primals
-    blocks = held(blocks)
+    blocks, given = held(primals[0]), primals[1]
 
     def spread(like: Array):
-        """What is given, numbers as arrays: a sum over the terms of all parts comes before one over the faces."""
+        """What is given, with numbers as arrays: the terms of all parts are added before they are summed over faces."""
         return jax.tree.map(lambda x: jnp.broadcast_to(x, like.shape) if x.ndim == 0 else x, given)
 
     def apply(part, found, blocks, of_cells, of_faces):
