@@ -52,7 +52,9 @@ class Windows:
         return self.around(self.line(block))
 
 
-def of_windows(of_cell: Callable, parts: Sequence[Callable], windows: Windows, blocks: Any, given: Any, ndim: int):
+def of_windows(
+    of_cell: Callable, parts: Sequence[Callable], windows: Windows, blocks: Any, given: Any, ndim: int
+) -> Any:
     """What the last of `parts` gives on all faces.
 
     Each is `part(found, around, given)`: `found` is what the part before gave (None before the first), and `around`
