@@ -1,9 +1,9 @@
 """Tendency of a perfect gas along one axis: face values, numerical fluxes and what keeps them positive."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,7 @@ from simjax.ops.riemann import (
     squared_norm,
 )
 from simjax.ops.spacing import Spacing
-from simjax.stencil.materialise import for_each_leaf, formed_once, held_in_reverse, stored
+from simjax.stencil.materialise import for_each_leaf, formed_once, held_in_reverse, shared_in_reverse, stored
 from simjax.stencil.windows import Windows, of_windows
 
 QUIET = 1e-3
@@ -89,20 +89,35 @@ def convective_flux(
         q = conserved(w, gamma)
         return w, q, exact_flux(w, q, axis), jnp.abs(w.velocity[axis]) + sound_speed(w, gamma)
 
-    def of_face(around: list[tuple], given) -> Conserved:
-        gamma, rises = given
+    def at_rest(around, given) -> list[Primitive]:
+        cells = [cell for cell, *_ in around]
+        return cells if given[1] is None else _without_rises(cells, given[1])
+
+    def of_cells_at_rest(part):
+        return lambda found, around, given: part(found, at_rest(around, given), given[0])
+
+    def limited_states(found, cells, gamma) -> tuple[Primitive, Primitive]:
+        left, right = to_faces(found, cells, gamma)
+        return stored((limit_state(left, cells[width - 1]), limit_state(right, cells[width])))
+
+    def upwind(sides, _, given) -> Conserved:
+        left, right = sides
+        return stored(carry_scalars(scheme.riemann_flux(left, right, axis, given[0]), left, right))
+
+    def curved(flux, around, given) -> Conserved:
+        return jax.tree.map(jnp.add, flux, _curvature([flux for _, _, flux, _ in around], axis, given[1]))
+
+    def limited(flux, around, given) -> Conserved:
         cells, states, fluxes, speeds = map(list, zip(*around, strict=True))
-        at_rest = cells if rises is None else _without_rises(cells, rises)
-        left, right = _face_states(at_rest, axis, gamma, scheme)
-        left, right = stored((limit_state(left, at_rest[width - 1]), limit_state(right, at_rest[width])))
-        flux = stored(carry_scalars(scheme.riemann_flux(left, right, axis, gamma), left, right))
-        if scheme.reach:
-            flux = jax.tree.map(jnp.add, flux, _curvature(fluxes, axis, rises))
-        below, above = ((states[k], _lifted(fluxes[k], axis, at_rest[k], cells[k])) for k in (width - 1, width))
+        resting = at_rest(around, given)
+        below, above = ((states[k], _lifted(fluxes[k], axis, resting[k], cells[k])) for k in (width - 1, width))
         return stored(limit_flux(flux, below, above, jnp.maximum(speeds[width - 1], speeds[width])))
 
+    *before, to_faces = _face_states(axis, scheme)
+    states = map(of_cells_at_rest, (*before, limited_states))
+    parts = [*states, upwind, *([curved] if scheme.reach else []), limited]
     windows = Windows(lambda u: pad_only(u, axis, ndim, width), axis, 2 * width)
-    return of_windows(of_cell, of_face, windows, padded, (gamma, rises), ndim)
+    return of_windows(of_cell, parts, windows, padded, (gamma, rises), ndim)
 
 
 def _without_rises(cells: list[Primitive], rises: Sequence[Array]) -> list[Primitive]:
@@ -129,43 +144,80 @@ def _lifted(flux: Conserved, axis: int, at_rest: Primitive, cell: Primitive) -> 
     return flux._replace(momentum=tuple(m + change if k == axis else m for k, m in enumerate(flux.momentum)))
 
 
-def _face_states(cells: list[Primitive], axis: int, gamma: Array, scheme: Scheme) -> tuple[Primitive, Primitive]:
-    """(left, right) at the faces, interpolated variable by variable."""
-    width = scheme.interpolation.width
-    if scheme.variables == "primitive":
-        return _interpolate(cells, scheme.interpolation)
-    # Waves of the state halfway: each variable is an amplitude in units of density.
-    inner = cells[width - 1], cells[width]
-    density = 0.5 * (inner[0].density + inner[1].density)
-    square = 0.5 * gamma * (inner[0].pressure / inner[0].density + inner[1].pressure / inner[1].density)
-    speed = jnp.sqrt(square)
-    per_velocity, per_pressure = 0.5 * density / speed, 0.5 / square
-    density, square, speed, per_velocity, per_pressure = formed_once(
-        (density, square, speed, per_velocity, per_pressure)
-    )
+class _Mean(NamedTuple):
+    """The state halfway between two cells, which divides others into waves: amplitudes in units of density.
 
-    def waves(w: Primitive) -> Primitive:
-        push, swing = per_pressure * w.pressure, per_velocity * w.velocity[axis]
+    square: of the speed of sound. per_velocity, per_pressure: amplitudes of a unit of these.
+    """
+
+    density: Array
+    square: Array
+    speed: Array
+    per_velocity: Array
+    per_pressure: Array
+
+    @classmethod
+    def of(cls, below: Primitive, above: Primitive, gamma: Array) -> "_Mean":
+        density = 0.5 * (below.density + above.density)
+        square = 0.5 * gamma * (below.pressure / below.density + above.pressure / above.density)
+        speed = jnp.sqrt(square)
+        return cls(*formed_once((density, square, speed, 0.5 * density / speed, 0.5 / square)))
+
+    def waves(self, w: Primitive, axis: int) -> Primitive:
+        """Amplitudes of a state, each in the place of a variable."""
+        push, swing = self.per_pressure * w.pressure, self.per_velocity * w.velocity[axis]
         velocity = tuple(push + swing if k == axis else u for k, u in enumerate(w.velocity))
         return Primitive(w.density - 2 * push, velocity, push - swing, w.scalars)
 
-    def primitives(a: Primitive) -> Primitive:
+    def primitives(self, a: Primitive, axis: int) -> Primitive:
+        """The state of these amplitudes."""
         forward, backward = a.velocity[axis], a.pressure
-        both, turn = forward + backward, speed / density
+        both, turn = forward + backward, self.speed / self.density
         velocity = tuple((forward - backward) * turn if k == axis else u for k, u in enumerate(a.velocity))
-        return Primitive(a.density + both, velocity, both * square, a.scalars)
+        return Primitive(a.density + both, velocity, both * self.square, a.scalars)
 
-    amplitudes = [waves(cell) for cell in cells]
-    # Frozen halfway, a wave that is not there is a parabola around the face, which alone would bend the weights. Not
-    # only the jump at the face is asked: it vanishes on the axes of a vortex, where the parabola is one all the same.
-    ends = amplitudes[0], amplitudes[width - 1], amplitudes[width], amplitudes[-1]
-    jumps = [_squared_jump(a, b, axis, per_velocity) for a, b in pairwise(ends)]
-    noise = formed_once(QUIET * (jumps[1] + (jumps[0] + jumps[2])))
-    none = jnp.zeros_like(noise)
-    others = tuple(noise if k == axis else none for k in range(len(cells[0].velocity)))
-    level = Primitive(noise, others, noise, (none,) * len(cells[0].scalars))
-    left, right = _interpolate(amplitudes, scheme.interpolation, level)
-    return held_in_reverse((primitives(left), primitives(right)))
+
+def _face_states(axis: int, scheme: Scheme) -> list[Callable]:
+    """The parts that lead to (left, right) at the faces, interpolated variable by variable.
+
+    Each is `part(found, cells, gamma)`, of what the part before gave.
+    """
+    width = scheme.interpolation.width
+    if scheme.variables == "primitive":
+        return [lambda _, cells, gamma: _interpolate(cells, scheme.interpolation)]
+
+    def amplitudes(cells: list[Primitive], mean: _Mean) -> list[Primitive]:
+        return [mean.waves(cell, axis) for cell in cells]
+
+    def mean_state(_, cells, gamma):
+        mean = _Mean.of(cells[width - 1], cells[width], gamma)
+        waves = amplitudes(cells, mean)
+        # Frozen halfway, a wave that is not there is a parabola around the face, which alone would bend the weights.
+        # Not only the jump at the face is asked: it vanishes on the axes of a vortex, where the parabola is one too.
+        ends = waves[0], waves[width - 1], waves[width], waves[-1]
+        jumps = [_squared_jump(a, b, axis, mean.per_velocity) for a, b in pairwise(ends)]
+        return mean, formed_once(QUIET * (jumps[1] + (jumps[0] + jumps[2])))
+
+    def interpolated(found, cells, gamma):
+        mean, noise = found
+        none = jnp.zeros_like(noise)
+        others = tuple(noise if k == axis else none for k in range(len(cells[0].velocity)))
+        level = Primitive(noise, others, noise, (none,) * len(cells[0].scalars))
+        waves = _shared_by_variable(amplitudes(cells, mean))
+        return mean, _interpolate(waves, scheme.interpolation, level)
+
+    def primitives(found, cells, gamma):
+        mean, (left, right) = found
+        return held_in_reverse((mean.primitives(left, axis), mean.primitives(right, axis)))
+
+    return [mean_state, interpolated, primitives]
+
+
+def _shared_by_variable(cells: list[Primitive]) -> list[Primitive]:
+    """Each variable of all cells `shared_in_reverse`: its cotangents lead to those of several variables."""
+    trees = [jax.tree.flatten(cell) for cell in cells]
+    columns = [shared_in_reverse(list(column)) for column in zip(*(leaves for leaves, _ in trees), strict=True)]
+    return [trees[0][1].unflatten(cell) for cell in zip(*columns, strict=True)]
 
 
 def _squared_jump(below: Primitive, above: Primitive, axis: int, per_velocity: Array) -> Array:

@@ -4,7 +4,9 @@ Whether they are is up to the platform (`stencil.formulation`), but for what is 
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import jax
@@ -20,8 +22,23 @@ from simjax.stencil.formulation import stores_values
 STORED = "stored"
 """Name on values that are stored only where they are differentiated."""
 
+_in_one_kernel: ContextVar[bool] = ContextVar("_in_one_kernel", default=False)
+
 BARRIERS_HOLD = jax.__version_info__ >= (0, 12)
 """Whether XLA on a CPU keeps `optimization_barrier` until it has fused; jax 0.10 drops it before."""
+
+
+@contextmanager
+def in_one_kernel() -> Iterator[None]:
+    """Trace what a GPU may compute in one kernel: nothing in it is held where it is differentiated.
+
+    For the parts of a transpose between which values are held (`stencil.windows`).
+    """
+    token = _in_one_kernel.set(True)
+    try:
+        yield
+    finally:
+        _in_one_kernel.reset(token)
 
 
 def stored(tree):
@@ -68,9 +85,13 @@ def stacked(leaves):
     return held(_written(leaves))
 
 
-@jax.custom_jvp
 def _held_if_differentiated(tree):
     """`tree` as it is; where it is differentiated, it is `held`, and so are its derivatives and cotangents."""
+    return tree if _in_one_kernel.get() else _held_by_derivatives(tree)
+
+
+@jax.custom_jvp
+def _held_by_derivatives(tree):
     return jax.tree.map(lambda leaf: checkpoint_name(leaf, STORED), tree)
 
 
@@ -80,13 +101,25 @@ def is_stored(equation: JaxprEqn) -> bool:
     return name == "dynamic_update_slice" or (name == "name" and equation.params["name"] == STORED)
 
 
-@jax.custom_jvp
 def held_in_reverse(tree):
     """`tree` as it is, whose cotangents are `held` in reverse mode.
 
     For values that many expressions read, or that are cut out of one array at several places: XLA would form their
     cotangents again in whatever reads these, and the compiler's time follows the number of operations.
     """
+    return tree if _in_one_kernel.get() else _held_in_reverse(tree)
+
+
+def shared_in_reverse(tree):
+    """`tree` as it is, whose cotangents a GPU holds where it transposes in parts (`in_one_kernel`).
+
+    For values whose cotangents are sums of many terms, from which those of many others are formed.
+    """
+    return _held_in_reverse(tree) if _in_one_kernel.get() else tree
+
+
+@jax.custom_jvp
+def _held_in_reverse(tree):
     return tree
 
 
@@ -129,9 +162,9 @@ class _Held(_HeldInReverse):
 _STORED, _STACKED, _HELD, _HELD_IN_REVERSE = _Stored(), _Stacked(), _Held(), _HeldInReverse()
 _stored.defjvp(lambda primals, tangents: (_stored(*primals), fixed_linear_map(_STORED, *tangents)))
 stacked.defjvp(lambda primals, tangents: (stacked(*primals), fixed_linear_map(_STACKED, *tangents)))
-_held_if_differentiated.defjvp(lambda primals, tangents: (held(*primals), fixed_linear_map(_HELD, *tangents)))
-held_in_reverse.defjvp(
-    lambda primals, tangents: (held_in_reverse(*primals), fixed_linear_map(_HELD_IN_REVERSE, *tangents))
+_held_by_derivatives.defjvp(lambda primals, tangents: (held(*primals), fixed_linear_map(_HELD, *tangents)))
+_held_in_reverse.defjvp(
+    lambda primals, tangents: (_held_in_reverse(*primals), fixed_linear_map(_HELD_IN_REVERSE, *tangents))
 )
 
 

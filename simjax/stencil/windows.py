@@ -5,7 +5,8 @@ from the cotangent of a face it forms those of the cells around it, which are th
 it can be one kernel, as the function can; what lies between is computed again and stays in registers.
 """
 
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from jax import Array, lax
 from simjax.jaxpr.linear_map import linear_map
 from simjax.stencil.formulation import stores_values
 from simjax.stencil.kernels.operands import Sums
-from simjax.stencil.materialise import held_in_reverse
+from simjax.stencil.materialise import held, held_in_reverse, in_one_kernel
 
 Fused = Callable[..., Callable]
 """`fused(function, ndim)` is the function as a kernel, `fused(function, ndim, sums=sums)` sums of its results
@@ -56,19 +57,28 @@ class Windows:
         return [lax.slice_in_dim(line, k, k + faces, axis=axis) for k in range(self.count)]
 
 
-def of_windows(of_cell: Callable, of_face: Callable, windows: Windows, blocks: Any, given: Any, ndim: int):
-    """`of_face(around, given)` on all faces, where `around` lists what `of_cell` gives of the cells around each face.
+def of_windows(
+    of_cell: Callable, parts: Sequence[Callable], windows: Windows, blocks: Any, given: Any, ndim: int
+) -> Any:
+    """What the last of `parts` gives on all faces.
+
+    Each is `part(found, around, given)`: `found` is what the part before gave (None before the first), and `around`
+    lists what `of_cell` gives of the cells around each face.
 
     Args:
         of_cell: `of_cell(blocks, given)`, from a tree of arrays to another one, cell by cell.
-        of_face: from trees of arrays on the faces to another one, face by face.
+        parts: from trees of arrays on the faces to another one, face by face.
         blocks: arrays with ghost cells, of which the last `ndim` axes are the spatial ones; given: arrays on the faces
             and scalars.
 
-    The transpose is formed face by face, by kernels where `transposed_by` says so. XLA on a CPU transposes the function
-    as it stands: it stores values (`stencil.materialise`), those of cells once and not for each face beside them.
+    The transpose is formed face by face: as one kernel where `transposed_by` says so, by XLA on a GPU part by part. XLA
+    on a CPU transposes the function as it stands: it stores values (`stencil.materialise`), those of cells once and not
+    for each face beside them.
     """
     fused = _fused.get()
+
+    def of_face(around, given):
+        return functools.reduce(lambda found, part: part(found, around, given), parts, None)
 
     def evaluated(blocks, given):
         values, tree = jax.tree.flatten(of_cell(jax.tree.map(windows.line, blocks), given))
@@ -85,6 +95,8 @@ def of_windows(of_cell: Callable, of_face: Callable, windows: Windows, blocks: A
     @on_faces.defjvp
     def _slopes(primals, tangents):
         def transpose(cotangents):
+            if fused is None:
+                return _transposed_in_parts(of_cell, parts, windows, primals, cotangents, ndim)
             return _transposed(of_cell, of_face, windows, primals, cotangents, ndim, fused)
 
         forward = linear_map(lambda tangents: jax.jvp(evaluated, primals, tangents)[1], transpose, tangents)
@@ -93,10 +105,8 @@ def of_windows(of_cell: Callable, of_face: Callable, windows: Windows, blocks: A
     return on_faces(blocks, given)
 
 
-def _transposed(
-    of_cell: Callable, of_face: Callable, windows: Windows, primals, cotangents, ndim: int, fused: Fused | None
-):
-    """Cotangents of blocks and of what is given, from those of the faces."""
+def _transposed(of_cell: Callable, of_face: Callable, windows: Windows, primals, cotangents, ndim: int, fused: Fused):
+    """Cotangents of blocks and of what is given, from those of the faces, by one kernel."""
     blocks, given = primals
     leaves, tree = jax.tree.flatten((blocks, given, cotangents))
     faces = jax.tree.leaves(cotangents)[0].shape
@@ -116,14 +126,47 @@ def _transposed(
     terms = [tuple((k * fields + field, k) for k in places) for field in range(fields)]
     terms += [((windows.count * fields + j, 0),) for j in range(len(jax.tree.leaves(given)))]
     sums = Sums(windows.axis, tuple(terms))
-
-    def by_cell(*leaves: Array) -> list[Array]:
-        return sums.of(jax.tree.leaves(by_face(*leaves)), ndim)
-
-    found = (fused(by_face, ndim, sums=sums) if fused else by_cell)(*leaves)
+    found = fused(by_face, ndim, sums=sums)(*leaves)
     added, pulled = jax.tree.unflatten(jax.tree.structure((blocks, given)), found)
     read = jax.tree.map(lambda block, line: jax.linear_transpose(windows.line, block)(line)[0], blocks, added)
     return read, jax.tree.map(lambda x, of: jnp.sum(x) if of.ndim == 0 else x, pulled, given)
+
+
+def _transposed_in_parts(
+    of_cell: Callable, parts: Sequence[Callable], windows: Windows, primals, cotangents, ndim: int
+):
+    """Cotangents of blocks and of what is given, from those of the faces, by kernels that XLA makes for each part.
+
+    What a part gives is stored, and its cotangents are. What lies within a part is computed again for its transpose,
+    from the blocks and from what the part before gave. These are held for it: XLA would else store what it computed
+    within the part the first time. So many derivatives lie there that this was two to four times the memory traffic.
+    """
+    blocks, given = held(primals[0]), primals[1]
+
+    def spread(like: Array):
+        """What is given, with numbers as arrays: the terms of all parts are added before they are summed over faces."""
+        return jax.tree.map(lambda x: jnp.broadcast_to(x, like.shape) if x.ndim == 0 else x, given)
+
+    def apply(part, found, blocks, of_cells, of_faces):
+        values, tree = jax.tree.flatten(of_cell(jax.tree.map(windows.line, blocks), of_cells))
+        return part(found, _cells([windows.around(line, ndim) for line in values], tree), of_faces)
+
+    everywhere = spread(windows.line(jax.tree.leaves(blocks)[0])), spread(jax.tree.leaves(cotangents)[0])
+    found, pulled = [None], []
+    with in_one_kernel():
+        for part in parts[:-1]:
+            found.append(apply(part, found[-1], blocks, *everywhere))
+        for part, before in zip(reversed(parts), reversed(found), strict=True):
+            blocks, before = held((blocks, before))
+            cotangents = held(cotangents) if pulled else cotangents
+            cotangents, *terms = jax.vjp(functools.partial(apply, part), before, blocks, *everywhere)[1](cotangents)
+            pulled.append(terms)
+    added, *sums = jax.tree.map(lambda *terms: functools.reduce(jnp.add, terms), *pulled)
+
+    def total(of: Array, cells: Array, faces: Array) -> Array:
+        return jnp.sum(cells) + jnp.sum(faces) if of.ndim == 0 else faces
+
+    return held(added), jax.tree.map(total, given, *sums)
 
 
 def _cells(columns: list[list[Array]], tree) -> list:

@@ -31,13 +31,16 @@ def on_faces(blocks, given, axis):
         u, v = blocks
         return u * v + given[0] * u, jnp.sin(v)
 
-    def of_face(around, given):
+    def products(_, around, given):
         (a, _), (b, p), (c, q), (d, _) = around
-        number, field = given
-        return b * p / (1 + a * a) + number * field * jnp.maximum(c * q, d)
+        return b * p / (1 + a * a), given[0] * jnp.maximum(c * q, d)
+
+    def of_face(found, around, given):
+        left, right = found
+        return left + given[1] * right * around[0][1]
 
     windows = Windows(lambda u: pad_only(u, axis, len(SHAPE), WIDTH), axis, 2 * WIDTH)
-    return of_windows(of_cell, of_face, windows, blocks, given, len(SHAPE))
+    return of_windows(of_cell, [products, of_face], windows, blocks, given, len(SHAPE))
 
 
 def arguments(axis):

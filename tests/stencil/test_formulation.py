@@ -1,5 +1,7 @@
 """Programs for a GPU beside those for a CPU: what they put into memory, and that their values are the same."""
 
+from contextlib import nullcontext
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,7 +21,14 @@ from simjax.ops.gas import Scheme
 from simjax.stencil.adjoint import summed_together
 from simjax.stencil.evaluate import trace_stencil
 from simjax.stencil.formulation import stores_values
-from simjax.stencil.materialise import for_each_leaf, formed_once, held_in_reverse, stored
+from simjax.stencil.materialise import (
+    for_each_leaf,
+    formed_once,
+    held_in_reverse,
+    in_one_kernel,
+    shared_in_reverse,
+    stored,
+)
 from simjax.stencil.padding import padded
 
 SCHEMES = {"weno": Scheme("weno5", "characteristic", "hllc"), "mc": Scheme("mc", "primitive", "hllc")}
@@ -146,6 +155,22 @@ def test_derivatives_are_those_of_the_values(way):
         np.testing.assert_allclose(a, b, rtol=1e-15)  # the rounding of one sum
     pushed = on("gpu", lambda x: jax.jvp(function, (x,), (jnp.ones_like(x),))[1], x)
     np.testing.assert_allclose(pushed, gpu[1].sum(), rtol=1e-14)  # a sum of seven
+
+
+def test_within_a_kernel_of_a_gpu_cotangents_are_held_where_many_share_them_alone():
+    """As where a function of windows is transposed in parts; elsewhere it is the other way round."""
+
+    def held_by(way, within):
+        def function(x):
+            a, b = way((jnp.sin(x), x * x))
+            return jnp.sum(a * b)
+
+        with in_one_kernel() if within else nullcontext():
+            return written("gpu", jax.grad(function), jnp.ones(3))[0]
+
+    assert [held_by(way, within=True) for way in WAYS.values()] == [0] * len(WAYS)
+    assert all(held_by(way, within=False) for way in WAYS.values())
+    assert held_by(shared_in_reverse, within=True) and not held_by(shared_in_reverse, within=False)
 
 
 @pytest.mark.parametrize("name", ["cpu", "gpu", "tpu"])

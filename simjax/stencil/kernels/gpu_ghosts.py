@@ -26,7 +26,7 @@ def lines_of(x: Unpadded, operand: Operand, tile: Sizes) -> list[Array]:
     width, ndim = ghost_width(operand), len(tile)
     lines = []
     for axis, sides in enumerate(x.ghosts):
-        both = jnp.concatenate(sides, axis=1 + axis)
+        both = _one_after_the_other(*sides, axis=1 + axis)
         around = [(0, 0, 0)] * ndim
         for k, (n, t) in enumerate(zip(both.shape[1:], tile, strict=True)):
             if k == axis:
@@ -38,6 +38,21 @@ def lines_of(x: Unpadded, operand: Operand, tile: Sizes) -> list[Array]:
                 around[k] = (before, -(-inner // t) * t - inner + before, 0)
         lines.append(lax.pad(both, jnp.zeros((), both.dtype), [(0, 0, 0), *around]))
     return lines
+
+
+def _one_after_the_other(lower: Array, upper: Array, axis: int) -> Array:
+    """Both arrays along an axis, as a choice between padded ones.
+
+    XLA forms those of several fields in one kernel. Of concatenations along the last axis each is a kernel.
+    """
+    count = lower.shape[axis]
+
+    def with_room(line: Array, before: int, after: int) -> Array:
+        room = [(before, after, 0) if k == axis else (0, 0, 0) for k in range(line.ndim)]
+        return lax.pad(line, jnp.zeros((), line.dtype), room)
+
+    first, second = with_room(lower, 0, upper.shape[axis]), with_room(upper, count, 0)
+    return jnp.where(lax.broadcasted_iota(np.int32, first.shape, axis) < count, first, second)
 
 
 def columns_of(operand: Operand, tile: Sizes) -> Sizes:
