@@ -60,7 +60,7 @@ class Windows:
 def of_windows(
     of_cell: Callable, parts: Sequence[Callable], windows: Windows, blocks: Any, given: Any, ndim: int
 ) -> Any:
-    """What the last of `parts` gives on all faces.
+    """Values on all faces, as the last of `parts` gives them.
 
     Each is `part(found, around, given)`: `found` is what the part before gave (None before the first), and `around`
     lists what `of_cell` gives of the cells around each face.
@@ -144,7 +144,7 @@ def _transposed_in_parts(
     blocks, given = held(primals[0]), primals[1]
 
     def spread(like: Array):
-        """What is given, with numbers as arrays: the terms of all parts are added before they are summed over faces."""
+        """Numbers that are given as arrays: the terms of all parts are added before they are summed over faces."""
         return jax.tree.map(lambda x: jnp.broadcast_to(x, like.shape) if x.ndim == 0 else x, given)
 
     def apply(part, found, blocks, of_cells, of_faces):
