@@ -143,7 +143,6 @@ REFUSED = {
         (["physics.charges.mesh_cells=[20,20,5]"], "mesh_cells.2. = 5: cells of 2.23 are longer than .*tolerance"),
         (["physics.charges.mesh_cells=[20,20,30]", "mesh.x=3"], "mesh_cells.0. = 20 is not divisible by mesh.x=3"),
         (["physics.charges.mesh_cells=[20,20,30]", "physics.charges.method=ewald"], "expected null with"),
-        (["physics.electrostatics=ewald"], "physics.electrostatics: unknown key; it is physics.charges.method now"),
         (["particles.fractions=[0.4,0.6]"], "a lattice of rock salt has two species in turn"),
     ],
     "polymer_melt": [
