@@ -291,6 +291,11 @@ MUTATIONS = [
         "[low for low, _, _ in config[part.leading :]]", "[-low for low, _, _ in config[part.leading :]]",
         "tests/stencil/test_adjoint.py::test_differences_that_are_padded_again_are_transposed_as_a_stencil",
     ),
+    Mutation(
+        "what a face gives is added to the cells in reverse order", "stencil/kernels/operands.py",
+        "around[axis] = (k, longest - k, 0)", "around[axis] = (longest - k, k, 0)",
+        "tests/stencil/test_face_windows.py::test_derivatives_are_those_of_the_function",
+    ),
     # particles
     Mutation(
         "a list is trusted for a whole skin", "particles/neighbor_policy.py",

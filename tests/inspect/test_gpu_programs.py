@@ -61,14 +61,14 @@ WENO, MC = ("weno5", "characteristic", "hllc"), ("mc", "primitive", "hllc")
         pytest.param(WENO, "xla", False, 20, 3.0, id="gpu-weno"),
         # 12 and 1.08 with jax 0.12; 70 and 9.9 as a CPU has it.
         pytest.param(MC, "xla", False, 14, 1.2, id="gpu-mc"),
-        # 4 and 0.26 with jax 0.12; 13 and 0.35 where lines of each field are joined by a kernel of their own.
-        pytest.param(MC, "pallas", False, 6, 0.3, id="gpu-mc-kernels"),
-        # 59 and 6.7 with jax 0.12; 98 and 16.6 where what is held lies within its parts.
-        pytest.param(MC, "xla", True, 65, 8.0, id="gpu-mc-parts"),
-        # 30 and 1.31 with jax 0.12, 32 and 1.66 with 0.10; 106 and 39 by XLA. Twice that with one array for each
+        # 4 and 0.26 with jax 0.12, 0.30 with 0.10; 13 and 0.35 where lines of a field are joined by a kernel.
+        pytest.param(MC, "pallas", False, 6, 0.32, id="gpu-mc-kernels"),
+        # 59 and 6.7 with jax 0.12, 62 and 9.3 with 0.10; 98 and 16.6 where what is held lies within its parts.
+        pytest.param(MC, "xla", True, 65, 10.0, id="gpu-mc-parts"),
+        # 30 and 1.31 with jax 0.12, 32 and 1.66 with 0.10; 79 and 13 by XLA. Twice that with one array for each
         # place around a face.
         pytest.param(WENO, "pallas", True, 35, 1.8, id="gpu-weno-reverse"),
-        # 28 and 1.18 with jax 0.12, 33 and 1.68 with 0.10; 97 and 17 by XLA.
+        # 28 and 1.18 with jax 0.12, 33 and 1.68 with 0.10; 59 and 6.7 by XLA.
         pytest.param(MC, "pallas", True, 35, 1.8, id="gpu-mc-reverse"),
     ],
 )
