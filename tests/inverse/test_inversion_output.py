@@ -53,7 +53,7 @@ def sought_field(grid: Grid, path: str, units: str, names, offsets, *, known: bo
 def instruments(grid: Grid, variable: str, offset) -> tuple[InstrumentResult, ...]:
     """Seven sensors over time, two of whose readings are missing, and two snapshots of the field."""
     generator = np.random.default_rng(3)
-    times = np.linspace(0.1, 2.0, 20)
+    times = np.linspace(0.1, 2.0, 20).round(12)  # as files have them: to their digits
     positions = np.asarray(grid.lower) + generator.uniform(0.1, 0.9, (7, grid.ndim)) * np.asarray(grid.lengths)
     exact = np.exp(-times)[:, None] * np.sin(3 * times[:, None] + np.arange(7))
     measured = exact + 0.05 * generator.standard_normal(exact.shape)
