@@ -57,6 +57,7 @@ def test_error_follows_the_tolerance(tolerance):
 
 def test_frames_end_where_they_should_and_change_little():
     whole, cut = (controlled(Decay(), RATE, START, 1.0, 1e-7, frames=n, observe=lambda t, u, _: t) for n in (1, 4))
+    # Frames are multiples of a power of two: their times are exact, but for the rounding of their last step.
     np.testing.assert_allclose(cut.observed, [0.25, 0.5, 0.75, 1.0], rtol=1e-15)
     # Both are within the tolerance of the exact solution.
     np.testing.assert_allclose(whole.state, cut.state, rtol=0, atol=2e-6)
@@ -118,7 +119,7 @@ def test_forward_mode_agrees_with_reverse_mode():
 
     rate = jnp.asarray(1.0)
     _, forward = jax.jvp(final, (rate,), (jnp.ones(()),))
-    # The same operations in another order.
+    # The same operations in another order: some hundred roundings of fourteen steps of six stages.
     np.testing.assert_allclose(forward, jax.grad(final)(rate), rtol=1e-12)
 
 
@@ -138,7 +139,7 @@ def test_a_tolerance_that_no_step_meets_ends_the_run():
 
 def test_a_frame_with_too_few_steps_says_what_to_write():
     assert controlled(Decay(), RATE, START, 1.0, 1e-8, most=3, on_fault="keep").clock.status == FRAME_UNFINISHED
-    with pytest.raises(sj.NumericalError, match=r"write|by Schedule\(1, tolerance=1e-08, max_steps=12\)"):
+    with pytest.raises(sj.NumericalError, match=r"Schedule\(1, tolerance=1e-08, max_steps=12\)"):
         controlled(Decay(), RATE, START, 1.0, 1e-8, most=3)
 
 
@@ -148,7 +149,7 @@ def test_members_take_their_own_steps():
     for k, rate in enumerate(rates):
         alone = controlled(Decay(), rate, START, 1.0, 1e-6, on_fault="keep")
         assert both.clock.step[k] == alone.clock.step
-        # The same operations, compiled for two.
+        # The same operations, compiled for two: some ten roundings, where products and sums are contracted otherwise.
         np.testing.assert_allclose(both.state[k], alone.state, rtol=1e-14)
     assert both.clock.step[1] > both.clock.step[0]
 
@@ -187,6 +188,7 @@ def test_decomposed_steps_are_those_of_one_device(scheme):
     assert steps == split_steps
     # The norm is that of the whole state: only its sum is ordered otherwise, and moves steps by roundings.
     np.testing.assert_allclose(split, alone, rtol=0, atol=1e-13)
+    # So do derivatives, a thousand times as much: they hold the lengths of steps fixed, which differ by roundings.
     np.testing.assert_allclose(split_slope, slope, rtol=1e-10)
 
 
@@ -211,7 +213,8 @@ def test_stiff_reactions_in_every_cell(tolerance):
     for name, exact in zip(("a", "b", "c"), PUBLISHED, strict=True):
         # The last cell begins with one. Published to ten digits.
         np.testing.assert_allclose(end.state[name][-1], exact, rtol=max(10 * tolerance, 1e-8))
-    # Every stage is a sum of tendencies that conserve it, but for what Newton's method leaves.
+    # Every stage is a sum of tendencies that conserve it, and what Newton's method leaves conserves it too, as products
+    # with the matrix do: some hundred roundings are left, of sixty steps.
     np.testing.assert_allclose(sum(end.state.values()), first, rtol=1e-13)
 
 
