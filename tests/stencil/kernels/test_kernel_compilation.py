@@ -187,8 +187,7 @@ def compiled(program, target, config=""):
 GPU = pytest.param("gpu", marks=pytest.mark.long)
 
 
-@pytest.mark.parametrize("target", ["tpu", GPU])
-@pytest.mark.slow
+@pytest.mark.parametrize("target", [pytest.param("tpu", marks=pytest.mark.slow), GPU])
 def test_kernels_compile(target):
     found = compiled(PROGRAM, target, H100 if target == "gpu" else "")
     assert len(found) == 10
