@@ -53,8 +53,13 @@ def run(names: Sequence[str], quick: bool, folder: Path) -> dict[str, Any]:
     began = time.perf_counter()
     versions = {name: metadata.version(name) for name in ("simjax", "jax", "jaxlib", "numpy")}
     result: dict[str, Any] = {
-        "device": "cpu", "versions": versions, "environment": machine(), "quick": quick, "tables": [], "scaling": [],
-    }  # fmt: skip
+        "device": "cpu",
+        "versions": versions,
+        "environment": machine(),
+        "quick": quick,
+        "tables": [],
+        "scaling": [],
+    }
 
     def write() -> None:
         result["seconds"] = round(time.perf_counter() - began)

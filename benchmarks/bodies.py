@@ -130,8 +130,10 @@ def simjax_run(model, params, state, dt: float, steps: int):
 
 def steps_of(shape: tuple[int, ...], dtype, steps: int, repeats: int) -> dict[str, Any]:
     """Steps without a body, and around one with both solvers, in turns."""
-    made = {name: stepping(shape, dtype, None if name == "periodic" else name, steps)
-            for name in ("periodic", "spectral", "multigrid")}  # fmt: skip
+    made = {
+        name: stepping(shape, dtype, None if name == "periodic" else name, steps)
+        for name in ("periodic", "spectral", "multigrid")
+    }
     calls = {name: call for name, (call, _) in made.items()}
     cycle, tendency = cycle_in_tendencies(shape, dtype)
     seconds = time_alternately(calls | {"cycle": cycle, "tendency": tendency}, repeats)

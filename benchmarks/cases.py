@@ -104,9 +104,15 @@ def kolmogorov(domain: Domain, dtype=np.float32, equations=incompressible.Incomp
 
 
 def flow(
-    domain: Domain, velocity, viscosity: float, dt: float, *, force: float, wavenumber: int,
+    domain: Domain,
+    velocity,
+    viscosity: float,
+    dt: float,
+    *,
+    force: float,
+    wavenumber: int,
     equations=incompressible.Incompressible,
-) -> Case:  # fmt: skip
+) -> Case:
     """A periodic flow from a velocity on lower faces, driven along x by force sin(wavenumber y) unless `force` is 0."""
 
     def drive(t, coordinates, params) -> Array:

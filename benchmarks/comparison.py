@@ -138,8 +138,12 @@ def compare(row: Row, pairs: int, start: Callable[..., Any] | None = None) -> di
     Every other contestant has `ratio` and `error`, or `refused`, a sentence: a result that is too far off is not timed.
     """
     found: dict[str, Any] = {
-        "what": row.what, "unit": row.unit, "precision": row.precision, "from_start": row.from_start, "contestants": [],
-    }  # fmt: skip
+        "what": row.what,
+        "unit": row.unit,
+        "precision": row.precision,
+        "from_start": row.from_start,
+        "contestants": [],
+    }
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         (folder / "physics.json").write_text(json.dumps(dict(row.physics)))

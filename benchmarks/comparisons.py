@@ -40,15 +40,27 @@ def _two_devices(program: str, quick: bool, bound: float = 1e-5) -> list[Contest
 
 
 def _flow(
-    what: str, start, viscosity: float, dt: float, integrator: str, force: float, peers, quick: bool,
-    bound: float = 1e-5, steps: int | None = None,
-) -> Row:  # fmt: skip
+    what: str,
+    start,
+    viscosity: float,
+    dt: float,
+    integrator: str,
+    force: float,
+    peers,
+    quick: bool,
+    bound: float = 1e-5,
+    steps: int | None = None,
+) -> Row:
     cells, stages = start["velocity_x"].size, STAGES[integrator]
     steps = steps or _steps(cells * start["velocity_x"].ndim / 2, stages, 6e6 if quick else 2e7)
     physics = {
-        "viscosity": viscosity, "dt": dt, "integrator": integrator, "steps": steps, "force": force,
+        "viscosity": viscosity,
+        "dt": dt,
+        "integrator": integrator,
+        "steps": steps,
+        "force": force,
         "wavenumber": WAVENUMBER,
-    }  # fmt: skip
+    }
     equations = f"{what}, {by(start['velocity_x'].shape)}, staggered central differences, {integrator}, real FFT solve"
     ours = [Contestant("simjax", "simjax_flow"), *_two_devices("simjax_flow", quick, bound)]
     return Row(equations, RIGHT_HAND_SIDES, "float32", float(cells * stages * steps), physics, start, [*ours, *peers])
@@ -106,9 +118,14 @@ def vorticity(quick: bool) -> list[Row]:
         # So few that no wave has reached the grid's shortest ones, which each package cuts off in its own way.
         steps = min(40, _steps(cells**2, stages))
         physics = {
-            "equation": "vorticity", "axes": 2, "length": 2 * np.pi, "viscosity": VISCOSITY, "dt": 1e-3,
-            "integrator": integrator, "steps": steps,
-        }  # fmt: skip
+            "equation": "vorticity",
+            "axes": 2,
+            "length": 2 * np.pi,
+            "viscosity": VISCOSITY,
+            "dt": 1e-3,
+            "integrator": integrator,
+            "steps": steps,
+        }
         peers = [Contestant("Exponax 0.2.0", "exponax_spectral", 1e-4, SAME_SCHEME, "exponax")]
         if integrator == "etdrk4" and not quick:
             why = "Crank-Nicolson with a Runge-Kutta method, both of whose errors are below rounding here"
@@ -139,11 +156,13 @@ def _loops(equation: str, shape: tuple[int, ...], quick: bool) -> Row:
     cells, fields = math.prod(shape), 1 if diffuses else 1 + len(shape)
     steps = max(4, int((2e7 if quick else 1e8) / cells) // 2 * 2)
     physics = {
-        "equation": equation, "steps": steps,
+        "equation": equation,
+        "steps": steps,
         # Half of what leapfrog allows for waves of speed one.
         "dt": starts.advection_diffusion_dt(shape) if diffuses else 0.5 / (shape[0] * math.sqrt(len(shape))),
-        "diffusivity": VISCOSITY, "velocity": VELOCITY[: len(shape)],
-    }  # fmt: skip
+        "diffusivity": VISCOSITY,
+        "velocity": VELOCITY[: len(shape)],
+    }
     field = starts.smooth_scalar(shape) if diffuses else starts.pulse(shape)
     contestants = [Contestant("simjax", "simjax_steps")]
     for threads, name in ((1, "one thread"), (2, "two threads")):
@@ -155,7 +174,7 @@ def _loops(equation: str, shape: tuple[int, ...], quick: bool) -> Row:
             0.0,
             "what was copied is what was given",
             options={"threads": 2, "copied_fields": fields},
-        )  # fmt: skip
+        )
     )
     scheme = "advection-diffusion, forward Euler" if diffuses else "acoustic waves, leapfrog"
     what = f"{scheme}, {by(shape)}, periodic, second order"
@@ -177,24 +196,35 @@ def gray_scott(quick: bool) -> list[Row]:
     parameters = {"diffusivity_u": 2e-5, "diffusivity_v": 1e-5, "feed": 0.03, "kill": 0.062}
     why = "Exponax takes the linear rates with the nonlinear terms, to second order in the time step"
     return [
-        _ensemble(
-            "gray_scott", {"u": fuel, "v": catalyst}, length, 2, 0.25, "etdrk2", parameters, 1e-3, why, quick
-        )
-    ]  # fmt: skip
+        _ensemble("gray_scott", {"u": fuel, "v": catalyst}, length, 2, 0.25, "etdrk2", parameters, 1e-3, why, quick)
+    ]
 
 
 def _ensemble(
-    equation: str, start, length: float, axes: int, dt: float, integrator: str, parameters, bound: float, why: str,
+    equation: str,
+    start,
+    length: float,
+    axes: int,
+    dt: float,
+    integrator: str,
+    parameters,
+    bound: float,
+    why: str,
     quick: bool,
-) -> Row:  # fmt: skip
+) -> Row:
     shape = next(iter(start.values())).shape
     members, cells, stages = shape[0], math.prod(shape[1:]), STAGES[integrator]
     # Few enough that chaos and the order of sums leave single precision.
     steps = min(100, _steps(members * cells * len(start), stages))
     physics = {
-        "equation": equation, "axes": axes, "length": length, "dt": dt, "integrator": integrator, "steps": steps,
+        "equation": equation,
+        "axes": axes,
+        "length": length,
+        "dt": dt,
+        "integrator": integrator,
+        "steps": steps,
         "parameters": parameters,
-    }  # fmt: skip
+    }
     name = {"kuramoto_sivashinsky": "Kuramoto-Sivashinsky", "gray_scott": "Gray-Scott"}[equation]
     what = f"{name}, {members} members of {by(shape[1:])}, Fourier basis, {integrator}"
     peer = Contestant("Exponax 0.2.0", "exponax_spectral", bound, why, "exponax")
@@ -211,9 +241,14 @@ def lennard_jones(quick: bool) -> list[Row]:
         density, temperature, steps = 0.8442, 1.44, 21 if quick else 105
         position, velocity, box = starts.melting_crystal(side, density, temperature)
         physics = {
-            "density": density, "temperature": temperature, "cutoff": 2.5, "dt": 0.005, "steps": steps, "box": box,
+            "density": density,
+            "temperature": temperature,
+            "cutoff": 2.5,
+            "dt": 0.005,
+            "steps": steps,
+            "box": box,
             "cells": side,
-        }  # fmt: skip
+        }
         # Its cutoff is smooth over a distance of 0.001, where pairs that cross it are thrown by their energy of 0.016.
         # In a plain program in double precision that changes the temperature after 20 steps by 0.0048, as it does here.
         energies = "energy at the start and temperature at the end, in which its smooth cutoff shows"
@@ -224,7 +259,7 @@ def lennard_jones(quick: bool) -> list[Row]:
                 "simjax_liquid",
                 options={"devices": 2},
                 environment={"XLA_FLAGS": "--xla_force_host_platform_device_count=2"},
-            ),  # fmt: skip
+            ),
             Contestant("JAX-MD 0.2.29", "jax_md_liquid", 2e-2, energies, "jax-md"),
             Contestant("LAMMPS, one core, float64", "lammps", 1e-4, at_start, options={"cores": 1}),
         ]
@@ -239,14 +274,23 @@ def lennard_jones(quick: bool) -> list[Row]:
 
 FLOWS: dict[str, dict[str, Any]] = {
     "finite_volume": {
-        "flow": "finite_volume", "viscosity": VISCOSITY, "dt": FLOW_DT, "integrator": "midpoint", "force": FORCE,
-        "wavenumber": WAVENUMBER, "convection": "linear",
+        "flow": "finite_volume",
+        "viscosity": VISCOSITY,
+        "dt": FLOW_DT,
+        "integrator": "midpoint",
+        "force": FORCE,
+        "wavenumber": WAVENUMBER,
+        "convection": "linear",
     },
     "spectral": {
-        "flow": "spectral", "viscosity": VISCOSITY, "dt": 1e-3, "integrator": "etdrk2", "equation": "vorticity",
+        "flow": "spectral",
+        "viscosity": VISCOSITY,
+        "dt": 1e-3,
+        "integrator": "etdrk2",
+        "equation": "vorticity",
         "length": 2 * np.pi,
     },
-}  # fmt: skip
+}
 
 
 def gradients(quick: bool) -> list[Row]:
@@ -260,15 +304,20 @@ def gradients(quick: bool) -> list[Row]:
         in_fourier.append(("jax_cfd", "jax-cfd", 1e-2, order))
     return [
         _gradients(
-            f"{what}, Kolmogorov flow by finite volumes, midpoint", FLOWS["finite_volume"] | {"steps": steps},
-            _velocity(starts.solenoidal_velocity((cells, cells))), plans, [("jax_cfd", "jax-cfd", 1e-3, SAME_SCHEME)],
+            f"{what}, Kolmogorov flow by finite volumes, midpoint",
+            FLOWS["finite_volume"] | {"steps": steps},
+            _velocity(starts.solenoidal_velocity((cells, cells))),
+            plans,
+            [("jax_cfd", "jax-cfd", 1e-3, SAME_SCHEME)],
         ),
         _gradients(
-            f"{what}, vorticity equation in a Fourier basis, etdrk2", FLOWS["spectral"] | {"steps": steps},
-            {"vorticity": starts.random_vorticity(cells)}, plans,
+            f"{what}, vorticity equation in a Fourier basis, etdrk2",
+            FLOWS["spectral"] | {"steps": steps},
+            {"vorticity": starts.random_vorticity(cells)},
+            plans,
             in_fourier,
         ),
-    ]  # fmt: skip
+    ]
 
 
 TITLES = {"jax_cfd": "jax-cfd 0.2.1", "exponax": "Exponax 0.2.0"}
@@ -301,14 +350,14 @@ def first_result(quick: bool) -> list[Row]:
         off = {"JAX_ENABLE_COMPILATION_CACHE": "false"}
         contestants = [
             dataclasses.replace(one, environment=off if cold else _kept_by(one)) for one in flow.contestants[:2]
-        ]  # fmt: skip
+        ]
         programs = "nothing compiled before" if cold else "programs kept by jax's cache"
         what = f"first {flow.physics['steps']} steps, {programs}: {flow.what}"
         rows.append(
             dataclasses.replace(
                 flow, what=what, unit=RUNS, work=1.0, contestants=contestants, from_start=True, uncounted=int(not cold)
             )
-        )  # fmt: skip
+        )
     return rows
 
 
@@ -319,7 +368,15 @@ def _kept_by(one: Contestant) -> dict[str, str]:
 COMPARISONS: dict[str, Callable[[bool], list[Row]]] = {
     function.__name__: function
     for function in (
-        kolmogorov, taylor_green, vorticity, diffusion, waves, kuramoto_sivashinsky, gray_scott, lennard_jones,
-        gradients, first_result,
+        kolmogorov,
+        taylor_green,
+        vorticity,
+        diffusion,
+        waves,
+        kuramoto_sivashinsky,
+        gray_scott,
+        lennard_jones,
+        gradients,
+        first_result,
     )
-}  # fmt: skip
+}

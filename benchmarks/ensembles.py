@@ -30,9 +30,16 @@ def sweep(cells: int, members: int, *overrides: str):
     """A viscosity sweep of two rolling-up shear layers, with steps of one length."""
     return sj.load(
         "fluid",
-        [f"grid.shape=[{cells},{cells}]", f"time.dt={STEP}", "time.courant=null", f"ensemble.size={members}", RANGE,
-         "output.animation=false", *overrides],
-    ).config  # fmt: skip
+        [
+            f"grid.shape=[{cells},{cells}]",
+            f"time.dt={STEP}",
+            "time.courant=null",
+            f"ensemble.size={members}",
+            RANGE,
+            "output.animation=false",
+            *overrides,
+        ],
+    ).config
 
 
 def ensemble_program(config, steps: int):
@@ -117,12 +124,23 @@ def killed_sweep(cells: int, members: int, group: int, batch: int, kills: int) -
     """A sweep in groups in processes of their own, killed on the way, against one that ran through."""
     with tempfile.TemporaryDirectory() as root:
         overrides = [
-            "experiment=fluid", f"grid.shape=[{cells},{cells}]", f"time.dt={STEP}", "time.courant=null",
-            f"ensemble.size={members}", RANGE, f"ensemble.group={group}", f"ensemble.batch={batch}", "time.end=0.1",
-            "time.output_every=0.02", "checkpoint.every_frames=1", "output.animation=false", "output.report=false",
+            "experiment=fluid",
+            f"grid.shape=[{cells},{cells}]",
+            f"time.dt={STEP}",
+            "time.courant=null",
+            f"ensemble.size={members}",
+            RANGE,
+            f"ensemble.group={group}",
+            f"ensemble.batch={batch}",
+            "time.end=0.1",
+            "time.output_every=0.02",
+            "checkpoint.every_frames=1",
+            "output.animation=false",
+            "output.report=false",
             "output.fields=[vorticity]",
-            "ensemble.statistics=[mean,variance,min,max]", f"output.root={root}",
-        ]  # fmt: skip
+            "ensemble.statistics=[mean,variance,min,max]",
+            f"output.root={root}",
+        ]
         begin = time.perf_counter()
         _run([*overrides, f"output.folder={root}/whole"])
         whole = time.perf_counter() - begin
@@ -140,11 +158,17 @@ def killed_sweep(cells: int, members: int, group: int, batch: int, kills: int) -
         _run(command)
         one, other = (sj.open_run(Path(root) / name).load() for name in ("whole", "killed"))
         full = one.vorticity.astype("f8")
-        expected = {"mean": full.mean("member"), "variance": full.var("member"), "min": full.min("member"),
-                    "max": full.max("member")}  # fmt: skip
+        expected = {
+            "mean": full.mean("member"),
+            "variance": full.var("member"),
+            "min": full.min("member"),
+            "max": full.max("member"),
+        }
         log = (folder / "run.log").read_text()
         return {
-            "members": members, "group": group, "seconds": rounded(whole),
+            "members": members,
+            "group": group,
+            "seconds": rounded(whole),
             "compile_seconds_of_each_group": _compile_seconds(Path(root) / "whole"),
             "groups_finished_at_each_kill": moments,
             "groups_computed_again": sum(log.count(f"group g{k:04d}:") - 1 for k in range(members // group)),
@@ -153,7 +177,7 @@ def killed_sweep(cells: int, members: int, group: int, batch: int, kills: int) -
                 name: rounded(float(abs(other[f"vorticity_{name}"] - u).max() / abs(u).max()))
                 for name, u in expected.items()
             },
-        }  # fmt: skip
+        }
 
 
 def _compile_seconds(folder: Path) -> list[float]:

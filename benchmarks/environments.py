@@ -52,8 +52,19 @@ def python_of(package: str) -> str:
     if not (folder / FINISHED).exists():
         # A rest of an attempt that was broken off.
         shutil.rmtree(folder, ignore_errors=True)
-        pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--quiet",
-               "--timeout", str(SECONDS_TO_ANSWER), "--retries", "1"]  # fmt: skip
+        pip = [
+            str(python),
+            "-m",
+            "pip",
+            "install",
+            "--disable-pip-version-check",
+            "--no-input",
+            "--quiet",
+            "--timeout",
+            str(SECONDS_TO_ANSWER),
+            "--retries",
+            "1",
+        ]
         _call([sys.executable, "-m", "venv", str(folder)], package)
         _call([*pip, *wanted], package)
         (folder / FINISHED).touch()

@@ -20,8 +20,12 @@ SOUGHT = 1.2
 # The first plan stores every one of the few steps, so nothing is replayed and the program is smaller; the second one
 # replays, as the many steps do.
 CHOICES = (
-    (100, "binomial_199"), (100, "binomial_19"), (100_000, "binomial_199"), (100, "two_level"), (100_000, "two_level"),
-)  # fmt: skip
+    (100, "binomial_199"),
+    (100, "binomial_19"),
+    (100_000, "binomial_199"),
+    (100, "two_level"),
+    (100_000, "two_level"),
+)
 
 
 def compilation(flow: str, cells: int, repeats: int) -> dict[str, object]:

@@ -58,17 +58,23 @@ def main():
         slices = [{"slice": {"z": 0.5}, "of": ["pressure"], "every": "frame"}]
         everything = {"root": folder, "report": False, "animation": False, "fields": None}
         results = {
-            **environment(), "plane": plane, "cube": cube,
-            "probes": compared({
-                "without": wave(plane, 2, 1500, 4, folder),
-                "1000 probes at every step": wave(plane, 2, 1500, 4, folder, outputs=probes),
-            }),
-            "slices": compared({
-                "without": wave(cube, 3, 80, 40, folder),
-                "slice": wave(cube, 3, 80, 40, folder, outputs=slices),
-                "all fields": wave(cube, 3, 80, 40, folder, output=everything),
-            }),
-        }  # fmt: skip
+            **environment(),
+            "plane": plane,
+            "cube": cube,
+            "probes": compared(
+                {
+                    "without": wave(plane, 2, 1500, 4, folder),
+                    "1000 probes at every step": wave(plane, 2, 1500, 4, folder, outputs=probes),
+                }
+            ),
+            "slices": compared(
+                {
+                    "without": wave(cube, 3, 80, 40, folder),
+                    "slice": wave(cube, 3, 80, 40, folder, outputs=slices),
+                    "all fields": wave(cube, 3, 80, 40, folder, output=everything),
+                }
+            ),
+        }
     print(json.dumps(results, indent=1))
     if len(sys.argv) > 3:
         Path(sys.argv[3]).write_text(json.dumps(results, indent=1) + "\n")

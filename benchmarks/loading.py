@@ -29,9 +29,15 @@ def written(folder, members, states, cells):
     outputs = [Output(name, (0.5, 0.5), "1", name) for name in FIELDS]
     viscosity = np.float64(1e-3) if members is None else np.geomspace(1e-4, 1e-2, members)
     writer = GridWriter(
-        folder, grid, outputs, members=members, parameters={"viscosity": viscosity}, diagnostics=["energy"],
-        attributes={"simjax_run_id": folder.name}, title="random fields",
-    )  # fmt: skip
+        folder,
+        grid,
+        outputs,
+        members=members,
+        parameters={"viscosity": viscosity},
+        diagnostics=["energy"],
+        attributes={"simjax_run_id": folder.name},
+        title="random fields",
+    )
     rng, lead = np.random.default_rng(0), () if members is None else (members,)
     for state in range(states):
         fields = {name: rng.random((1, *lead, cells, cells), np.float32) for name in FIELDS}

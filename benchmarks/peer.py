@@ -29,9 +29,14 @@ class Peer:
     def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None):
         self._words = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         self._child = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._words, text=True, cwd=ROOT,
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._words,
+            text=True,
+            cwd=ROOT,
             env={**os.environ, **(environment or {})},
-        )  # fmt: skip
+        )
 
     def report(self) -> dict:
         """What it says when it is ready."""

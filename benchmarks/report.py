@@ -27,8 +27,15 @@ def caption(table: Table) -> str:
 
 def _rows(table: Table) -> str:
     with_forward = any("gradient_over_forward" in one for one in table["contestants"])
-    head = ["contestant", "rate", "time over simjax's", "CPU time over simjax's", "off by (accepted)",
-            "compiled in CPU s", "peak MiB"]  # fmt: skip
+    head = [
+        "contestant",
+        "rate",
+        "time over simjax's",
+        "CPU time over simjax's",
+        "off by (accepted)",
+        "compiled in CPU s",
+        "peak MiB",
+    ]
     if with_forward:
         head.append("over its forward run")
     rows = []
@@ -52,9 +59,15 @@ def _scaling(rows: Sequence[Mapping[str, Any]]) -> str:
     found = []
     for one in rows:
         counts = (
-            [f"refused: {one['refused']}", "", "", ""] if "refused" in one else
-            [f"{one['messages']:g}", f"{one['of_all']:g}", f"{one['sent'] / 1024:.1f}", f"{one['moved'] / 2**20:.2f}"]
-        )  # fmt: skip
+            [f"refused: {one['refused']}", "", "", ""]
+            if "refused" in one
+            else [
+                f"{one['messages']:g}",
+                f"{one['of_all']:g}",
+                f"{one['sent'] / 1024:.1f}",
+                f"{one['moved'] / 2**20:.2f}",
+            ]
+        )
         found.append((f"`{one['experiment']}`", one["kind"], by(one["mesh"]), by(one["shape"]), *counts))
     head = "experiment | scaling | mesh | cells | messages | collectives of all | KiB sent | MiB read and written"
     return "**Counts of one step on each device**, from its compiled program\n\n" + in_columns(head, found)

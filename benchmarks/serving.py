@@ -28,13 +28,15 @@ from simjax.serve.client import Client
 CASES = {
     "dye, 16 x 16, 2000 steps": (
         ["experiment=dye", "grid.shape=[16,16]", "time.end=20.0", "time.output_every=20.0", "time.dt=0.01"],
-        "diffusivity", 1e-3,
+        "diffusivity",
+        1e-3,
     ),
     "Kolmogorov flow, 64 x 64, 20 steps": (
         ["experiment=kolmogorov", "grid.shape=[64,64]", "time.end=0.1", "time.output_every=0.1", "time.dt=0.005"],
-        "viscosity", 1e-3,
+        "viscosity",
+        1e-3,
     ),
-}  # fmt: skip
+}
 CLIENTS = (1, 8, 32)
 BATCH = 32
 

@@ -86,13 +86,17 @@ def measure(model: str, shape: tuple[int, ...], order: int, sides: str, medium: 
     throughput = bytes_per_step(case) * steps / statistics.median(seconds["simjax"]) / 1e9
     copy_throughput = copied / statistics.median(seconds["copy"])
     return {
-        "model": model, "shape": shape, "order": order, "sides": sides, "medium": medium,
+        "model": model,
+        "shape": shape,
+        "order": order,
+        "sides": sides,
+        "medium": medium,
         **summary(seconds["simjax"], steps, case.model.domain.grid.cells),
         "t_eff_gb_per_s": rounded(throughput),
         "copy_gb_per_s": rounded(copy_throughput),
         "t_eff_of_copy": rounded(throughput / copy_throughput),
         "compile_s": rounded(compile_seconds),
-    }  # fmt: skip
+    }
 
 
 def main() -> None:

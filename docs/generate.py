@@ -61,9 +61,16 @@ WITHOUT_HELP = {"INTEGRATORS": "Time stepping schemes by the names of `time.inte
 """Public names that are no classes or functions."""
 
 FAMILIES = {
-    "flow": "flow.md", "scalar": "transport.md", "gas": "gas.md", "waves": "waves.md", "spectral": "patterns.md",
-    "molecular": "molecular-dynamics.md", "gravity": "gravity.md", "plasma": "plasma.md", "sph": "sph.md",
-}  # fmt: skip
+    "flow": "flow.md",
+    "scalar": "transport.md",
+    "gas": "gas.md",
+    "waves": "waves.md",
+    "spectral": "patterns.md",
+    "molecular": "molecular-dynamics.md",
+    "gravity": "gravity.md",
+    "plasma": "plasma.md",
+    "sph": "sph.md",
+}
 """Folder of `simjax/models` -> the page of its models."""
 
 
@@ -213,9 +220,11 @@ def _row(path: str, field: Field) -> str:
 def parts() -> str:
     """The table of the parts of molecular dynamics, a row per declaration."""
     rows = [
-        _part(place, name, part) for place, of_place in part_places(MOLECULAR.physics).items()
-        for name, part in of_place.items() if part.__module__.startswith("simjax.")
-    ]  # fmt: skip
+        _part(place, name, part)
+        for place, of_place in part_places(MOLECULAR.physics).items()
+        for name, part in of_place.items()
+        if part.__module__.startswith("simjax.")
+    ]
     return "\n".join(["| key | name | what it is | its keys, with their defaults |", "|" + "---|" * 4, *rows])
 
 
@@ -228,10 +237,13 @@ def _part(place: str, name: str, part: type[Part]) -> str:
 def chips() -> str:
     """The table of the figures on which estimates of a step's time rest, a column per chip."""
     figures = {
-        "memory, GB": ("memory", 1e9), "its bandwidth, GB/s": ("bandwidth", 1e9),
-        "operations on single elements, 10^12/s": ("vector", 1e12), "products of matrices, 10^12/s": ("matrix", 1e12),
-        "a link in one direction, GB/s": ("link_bandwidth", 1e9), "latency, microseconds per hop": ("latency", 1e-6),
-    }  # fmt: skip
+        "memory, GB": ("memory", 1e9),
+        "its bandwidth, GB/s": ("bandwidth", 1e9),
+        "operations on single elements, 10^12/s": ("vector", 1e12),
+        "products of matrices, 10^12/s": ("matrix", 1e12),
+        "a link in one direction, GB/s": ("link_bandwidth", 1e9),
+        "latency, microseconds per hop": ("latency", 1e-6),
+    }
     rows = [
         "| of a device | " + " | ".join(chip.name for chip in CHIPS.values()) + " |",
         "|---" * (1 + len(CHIPS)) + "|",
@@ -253,15 +265,34 @@ def names() -> str:
 
 
 GENERATED: dict[str, Callable[[], str]] = {
-    "keys": keys, "sides": sides, "formats": formats, "names": names, "equations": equations, "parts": parts,
-    "inverse": inverse, "comparisons": comparisons, "limits": limits, "on_a_gpu": on_a_gpu,
-    "compile_cost": compile_cost, "gpu_command": gpu_command, "gpu_model": gpu_model,
-    "memory_told": memory_told, "weak_scaling": weak_scaling, "chips": chips, "athena": athena, "lammps": lammps,
-    "lammps_transport": lammps_transport, "mosaic_drag": mosaic_drag, "mosaic_errors": mosaic_errors,
-    "mosaic_jacobians": mosaic_jacobians, "mosaic_seconds": mosaic_seconds,
-    "meep": meep, "deepwave": deepwave, "dedalus": dedalus,
+    "keys": keys,
+    "sides": sides,
+    "formats": formats,
+    "names": names,
+    "equations": equations,
+    "parts": parts,
+    "inverse": inverse,
+    "comparisons": comparisons,
+    "limits": limits,
+    "on_a_gpu": on_a_gpu,
+    "compile_cost": compile_cost,
+    "gpu_command": gpu_command,
+    "gpu_model": gpu_model,
+    "memory_told": memory_told,
+    "weak_scaling": weak_scaling,
+    "chips": chips,
+    "athena": athena,
+    "lammps": lammps,
+    "lammps_transport": lammps_transport,
+    "mosaic_drag": mosaic_drag,
+    "mosaic_errors": mosaic_errors,
+    "mosaic_jacobians": mosaic_jacobians,
+    "mosaic_seconds": mosaic_seconds,
+    "meep": meep,
+    "deepwave": deepwave,
+    "dedalus": dedalus,
     **{folder: functools.partial(family, folder) for folder in FAMILIES},
-}  # fmt: skip
+}
 """Name of a generated part -> its text. It stands between `<!-- generated NAME -->` and `<!-- end -->`."""
 MARKS = re.compile(r"(<!-- generated (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 

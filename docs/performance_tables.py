@@ -65,9 +65,16 @@ def on_a_gpu() -> str:
             plain, kernel = case["xla"], case["pallas"]
             share, dear = f"{plain['t_eff_of_copy']:.2f}", plain.get("gradient_over_step")
             rows.append(
-                (case["case"], case["integrator"], _shape(case["shape"]), digits(plain["ms_per_step"]), share,
-                 "" if dear is None else digits(dear), f"{kernel['faster_than_xla']:.2f}")
-            )  # fmt: skip
+                (
+                    case["case"],
+                    case["integrator"],
+                    _shape(case["shape"]),
+                    digits(plain["ms_per_step"]),
+                    share,
+                    "" if dear is None else digits(dear),
+                    f"{kernel['faster_than_xla']:.2f}",
+                )
+            )
     for benchmark, name in (("navier_stokes", "Navier-Stokes"), ("spectral", "flow in a Fourier basis")):
         for _, found in _results(benchmark, gpu=True):
             for case in found["cases"]:
@@ -149,13 +156,16 @@ def weak_scaling() -> str:
             hidden = sum(one["count"] for one in exchanges if one["asynchronous"])
             rows.append(
                 (
-                    f"`{case['experiment']}`", _shape(case["block"]), _milliseconds(alone["seconds"]),
-                    _milliseconds(all_of_them["seconds"]), _milliseconds(all_of_them["exposed_s"]),
+                    f"`{case['experiment']}`",
+                    _shape(case["block"]),
+                    _milliseconds(alone["seconds"]),
+                    _milliseconds(all_of_them["seconds"]),
+                    _milliseconds(all_of_them["exposed_s"]),
                     f"{hidden:g} of {total:g}",
                     ", ".join(f"{100 * row['efficiency']:.0f}" for count, row in sizes.items() if count > 1),
                     f"{case['compile_cpu_s']:.0f}",
                 )
-            )  # fmt: skip
+            )
     head = (
         "experiment | block | 1 chip, ms | 256 chips, ms | of it waiting | asynchronous exchanges | "
         "efficiency of 4, 16, 64, 256 chips, % | CPU s to compile"

@@ -30,12 +30,15 @@ def _found(referee: str, peer: str | None = None) -> str:
         head,
         [
             [
-                row["what"], f"{row['found']:.3g}", *(f"{row[name]:.3g}" if name in row else "" for name in others),
-                f"{row['bar']:.3g}", _said([row]),
+                row["what"],
+                f"{row['found']:.3g}",
+                *(f"{row[name]:.3g}" if name in row else "" for name in others),
+                f"{row['bar']:.3g}",
+                _said([row]),
             ]
             for row in rows
         ],
-    )  # fmt: skip
+    )
 
 
 def athena() -> str:

@@ -69,10 +69,16 @@ QUICK = Size(64, 4, 3, 1, 14.0, 3.0, 4, (8,), ((30, 0, 1), (10, 1, 4)))
 def simulated(size: Size, folder: Path, end: float, members: int, viscosity: str, seed: int) -> Path:
     """The folder of an ensemble on the fine grid, below outputs; one that is there is taken, or gone on with."""
     given = [
-        f"grid.shape=[{size.fine},{size.fine}]", f"time.end={end}", f"time.output_every={EVERY}",
-        f"ensemble.size={members}", f"ensemble.vary.physics.viscosity={viscosity}", f"seed={seed}",
-        "output.fields=[velocity]", "output.report=false", "output.animation=false",
-    ]  # fmt: skip
+        f"grid.shape=[{size.fine},{size.fine}]",
+        f"time.end={end}",
+        f"time.output_every={EVERY}",
+        f"ensemble.size={members}",
+        f"ensemble.vary.physics.viscosity={viscosity}",
+        f"seed={seed}",
+        "output.fields=[velocity]",
+        "output.report=false",
+        "output.animation=false",
+    ]
     simulation = sj.load("kolmogorov", [*given, f"output.folder={folder}"])
     place = Path("outputs") / folder
     simulation.run(resume=place if (place / "checkpoints").is_dir() else None, progress=True)
@@ -87,9 +93,7 @@ def flow(cells: int, *changes: str) -> sj.Simulation:
 
 
 def windows(size: Size, run: Path, length: int, coarsen: int, **options) -> sj.TrajectoryWindows:
-    return sj.TrajectoryWindows(
-        run, FIELDS, length=length, since=SPIN_UP, coarsen=coarsen, in_memory=True, **options
-    )  # fmt: skip
+    return sj.TrajectoryWindows(run, FIELDS, length=length, since=SPIN_UP, coarsen=coarsen, in_memory=True, **options)
 
 
 # ---------------------------------------------------------------------- training

@@ -72,14 +72,16 @@ def saved_run(folder: Path, states: int) -> Path:
     run = sj.configure(
         "molecular_dynamics",
         physics={
-            "potential": "stillinger_weber", "cutoff": CUTOFF, "thermostat": {"langevin": {"temperature": UNSEEN}},
+            "potential": "stillinger_weber",
+            "cutoff": CUTOFF,
+            "thermostat": {"langevin": {"temperature": UNSEEN}},
         },
         box={"upper": [box(DENSITY)] * 3},
         particles={"placement": "diamond", "count": ATOMS, "temperature": 1.0},
         ensemble={"size": 4, "vary": {"physics.thermostat.langevin.temperature": {"values": temperatures}}},
         time={"end": SETTLING + EVERY * states, "output_every": EVERY, "dt": DT},
         output={"report": False, "animation": False, "root": str(folder)},
-    ).run()  # fmt: skip
+    ).run()
     return run.folder
 
 
@@ -130,9 +132,7 @@ def pairs(seed: int) -> Form:
 
 
 def many_body(order: int, seed: int) -> Form:
-    module = MomentNetwork(
-        channels=6, order=order, cutoff=CUTOFF, size=SIZE, hidden=16, key=jax.random.key(seed)
-    )  # fmt: skip
+    module = MomentNetwork(channels=6, order=order, cutoff=CUTOFF, size=SIZE, hidden=16, key=jax.random.key(seed))
     potential = Superposition((ForceShifted(SoftSphere(12), CUTOFF), NetworkMoments.of(module)[0]))
     return Form(module, potential, lambda module: (core(), arrays(module)))
 
@@ -215,17 +215,26 @@ class Judge:
         length = box(DENSER)
         grid = cells_for((0.0,) * 3, (length,) * 3, CUTOFF + 0.3, (True,) * 3)
         model = sj.MolecularDynamics(
-            sj.Cells(Domain(grid), 32, (True,) * 3), sj.NeighborPolicy(CUTOFF, 0.3, 48, ATOMS), self.potential, 5,
+            sj.Cells(Domain(grid), 32, (True,) * 3),
+            sj.NeighborPolicy(CUTOFF, 0.3, 48, ATOMS),
+            self.potential,
+            5,
             Langevin(),
-        )  # fmt: skip
+        )
         bath = BathParams(jnp.asarray(DENSER_TEMPERATURE), jnp.asarray(1.0), jnp.asarray(0, jnp.int32))
         of_model = model.Params(params, jnp.ones(1), bath)
         speed = DENSER_TEMPERATURE**0.5 * jax.random.normal(jax.random.key(1), start.shape)
         state, _ = model.state_from(start, speed, jnp.zeros(ATOMS, jnp.int32), of_model)
         run = sj.simulate(
-            model, None, of_model, state, sj.Schedule(EVERY, dt=DT), frames=SETTLED + FRAMES, on_fault="keep",
+            model,
+            None,
+            of_model,
+            state,
+            sj.Schedule(EVERY, dt=DT),
+            frames=SETTLED + FRAMES,
+            on_fault="keep",
             observe=lambda t, state, params: motion_of(model.cells, state, ATOMS).position,
-        )  # fmt: skip
+        )
         return run.observed, run.clock.status
 
 
@@ -331,9 +340,11 @@ def tests_of(folder: Path, judge: Judge, params) -> tuple[Tests, Verdict]:
     displaced = crystal(DISPLACED, STATES, 1) * np.float32(box(DENSITY))
     sets = {}
     for name, position, density in (
-        ("unseen run", unseen, DENSITY), ("hotter", hotter, DENSITY), ("denser", denser[::2], DENSER),
+        ("unseen run", unseen, DENSITY),
+        ("hotter", hotter, DENSITY),
+        ("denser", denser[::2], DENSER),
         ("crystal", displaced, DENSITY),
-    ):  # fmt: skip
+    ):
         lengths = np.full((len(position), 3), box(density), np.float32)
         found = judge.at(params, position, lengths)
         sets[name] = position, lengths, found.force
@@ -436,9 +447,13 @@ class CurveRow:
         panels = (
             ("r [sigma]", "g(r)", middles[0], lambda v: v.liquid.radial),
             ("cosine of the angle between bonds", "density", middles[1], lambda v: v.liquid.angles),
-            ("lattice constant [A]", "energy of an atom - lowest [epsilon]", CONSTANTS,
-             lambda v: v.crystal.energies - v.crystal.energies.min()),
-        )  # fmt: skip
+            (
+                "lattice constant [A]",
+                "energy of an atom - lowest [epsilon]",
+                CONSTANTS,
+                lambda v: v.crystal.energies - v.crystal.energies.min(),
+            ),
+        )
         places = side_by_side(sheet, left, top, 3, height=self.height, gap=LABELLED_GAP)
         for number, (axes, (variable, label, x, of)) in enumerate(zip(places, panels, strict=True)):
             axes.plot(x, of(self.verdicts["reference"][0]), color=INK, linewidth=2.6, label="reference")

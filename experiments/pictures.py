@@ -36,9 +36,12 @@ SEARCHES = {
     "inverse_unmixing": RESIDUALS,
 }
 ENSEMBLE = (
-    "experiment=fluid", "grid.shape=[128,128]", "time.end=1.5", "ensemble.size=8",
+    "experiment=fluid",
+    "grid.shape=[128,128]",
+    "time.end=1.5",
+    "ensemble.size=8",
     "+ensemble.vary.physics.viscosity={log_uniform:[1e-4,1e-2]}",
-)  # fmt: skip
+)
 
 # Name -> what is written after `python -m simjax.run`, and the picture of the run's folder.
 PICTURES: dict[str, tuple[tuple[str, ...], str]] = {

@@ -123,7 +123,7 @@ def liquid(potential: PairPotential, dynamics) -> MolecularDynamics:
     grid = cells_for((0.0,) * 3, (length,) * 3, CUTOFF + SKIN, (True,) * 3)
     return MolecularDynamics(
         Cells(Domain(grid), 32, (True,) * 3), NeighborPolicy(CUTOFF, SKIN, 88), potential, 4, dynamics
-    )  # fmt: skip
+    )
 
 
 def with_bath(potential_params, seed: int = 0) -> Params:

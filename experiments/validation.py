@@ -61,10 +61,18 @@ def gas() -> tuple[str, list[Panel]]:
 def transport() -> tuple[str, list[Panel]]:
     """A wave of Burgers' equation against the solution of Cole (1951) and Hopf (1950)."""
     viscosity = 0.05
-    ds = sj.configure(
-        "burgers", grid={"shape": [128], "upper": ["2*pi"]}, physics={"viscosity": viscosity, "scheme": "van_leer"},
-        initial={"concentration": "sin(x)"}, time={"end": 2.0, "output_every": 2.0}, output=QUIET,
-    ).run().ds.isel(time=-1)  # fmt: skip
+    ds = (
+        sj.configure(
+            "burgers",
+            grid={"shape": [128], "upper": ["2*pi"]},
+            physics={"viscosity": viscosity, "scheme": "van_leer"},
+            initial={"concentration": "sin(x)"},
+            time={"end": 2.0, "output_every": 2.0},
+            output=QUIET,
+        )
+        .run()
+        .ds.isel(time=-1)
+    )
     x = np.linspace(0, 2 * np.pi, 721)
     n = np.arange(1, 40)[:, None]
     weight = iv(n, 1 / (2 * viscosity)) * np.exp(-(n**2) * viscosity * 2.0)
@@ -72,25 +80,35 @@ def transport() -> tuple[str, list[Panel]]:
     slope = -2 * np.sum(n * weight * np.sin(n * x), axis=0)
     panels = [
         Panel(
-            ("x", "u at t = 2"), (ds.x.values, ds.concentration.values), (x, -2 * viscosity * slope / theta),
+            ("x", "u at t = 2"),
+            (ds.x.values, ds.concentration.values),
+            (x, -2 * viscosity * slope / theta),
             "Cole and Hopf",
         )
-    ]  # fmt: skip
+    ]
     return "A wave of Burgers' equation, 128 cells", panels
 
 
 def waves() -> tuple[str, list[Panel]]:
     """A pulse of sound at an interface: a share (Z2 - Z1)/(Z2 + Z1) returns, and 2 Z2/(Z2 + Z1) passes."""
     width, start, end = 25.0, 500.0, 0.5
-    ds = sj.configure(
-        "acoustic", grid={"shape": [1600], "upper": [2000.0]}, physics={"order": 4},
-        coefficients={"density": "where(x < 1000, 1000, 2000)", "speed": "where(x < 1000, 1500, 3000)"},
-        initial={
-            "pressure": f"exp(-((x - {start})/{width})**2)",
-            "velocity": [f"exp(-((x - {start})/{width})**2)/(1000*1500)"],
-        },
-        boundaries={"x": "absorbing"}, time={"end": end, "output_every": end, "dt": 2e-4}, output=QUIET,
-    ).run().ds.isel(time=-1)  # fmt: skip
+    ds = (
+        sj.configure(
+            "acoustic",
+            grid={"shape": [1600], "upper": [2000.0]},
+            physics={"order": 4},
+            coefficients={"density": "where(x < 1000, 1000, 2000)", "speed": "where(x < 1000, 1500, 3000)"},
+            initial={
+                "pressure": f"exp(-((x - {start})/{width})**2)",
+                "velocity": [f"exp(-((x - {start})/{width})**2)/(1000*1500)"],
+            },
+            boundaries={"x": "absorbing"},
+            time={"end": end, "output_every": end, "dt": 2e-4},
+            output=QUIET,
+        )
+        .run()
+        .ds.isel(time=-1)
+    )
     x = np.linspace(0, 2000, 4001)
     reflection, transmission = (6e6 - 1.5e6) / 7.5e6, 2 * 6e6 / 7.5e6
     arrived = (1000 - start) / 1500
@@ -124,15 +142,22 @@ def molecular() -> tuple[str, list[Panel]]:
     found, liquid = [], {state: known for state, known in published.LENNARD_JONES.items() if state[1] > 0.1}
     third = 3.0**-3
     for temperature, density in liquid:
-        ds = sj.configure(
-            "molecular_dynamics", box={"upper": [(500 / density) ** (1 / 3)] * 3}, output={**QUIET, "fields": []},
-            particles={"placement": "fcc", "count": 500, "temperature": 1.0},
-            physics={
-                "potential": "lennard_jones", "cutoff": 3.0,
-                "thermostat": {"langevin": {"temperature": temperature, "friction": 1.0}},
-            },
-            time={"end": 60.0, "output_every": 0.1, "dt": 0.004},
-        ).run().ds.isel(time=slice(100, 600))  # fmt: skip
+        ds = (
+            sj.configure(
+                "molecular_dynamics",
+                box={"upper": [(500 / density) ** (1 / 3)] * 3},
+                output={**QUIET, "fields": []},
+                particles={"placement": "fcc", "count": 500, "temperature": 1.0},
+                physics={
+                    "potential": "lennard_jones",
+                    "cutoff": 3.0,
+                    "thermostat": {"langevin": {"temperature": temperature, "friction": 1.0}},
+                },
+                time={"end": 60.0, "output_every": 0.1, "dt": 0.004},
+            )
+            .run()
+            .ds.isel(time=slice(100, 600))
+        )
         energy = ds.potential_energy.values / 500 + 8 / 3 * np.pi * density * (third**3 / 3 - third)
         pressure = ds.pressure.values + 16 / 3 * np.pi * density**2 * (2 / 3 * third**3 - third)
         blocks = np.stack([energy, pressure]).reshape(2, 10, -1).mean(axis=-1)
@@ -178,10 +203,13 @@ def plasma() -> tuple[str, list[Panel]]:
     level = np.exp(np.mean(np.log(energy[peaks]) + 2 * rate * t[peaks]))
     return "Landau damping at k = 0.5, 8192 particles", [
         Panel(
-            ("t", "energy of the field"), (t, energy), (t, level * np.exp(-2 * rate * t)), "exp(−2·0.15336 t)",
+            ("t", "energy of the field"),
+            (t, energy),
+            (t, level * np.exp(-2 * rate * t)),
+            "exp(−2·0.15336 t)",
             logarithmic=True,
         ),
-    ]  # fmt: skip
+    ]
 
 
 def sph() -> tuple[str, list[Panel]]:
@@ -192,10 +220,13 @@ def sph() -> tuple[str, list[Panel]]:
     there = (front > 1.5) & (front < 3.95)
     return "A dam break, 1250 particles of fluid", [
         Panel(
-            ("T = t (2 g / a)^½", "front Z = z / a"), ((time + began)[there], front[there]),
-            (published.FRONT_TIME, published.FRONT), "Martin and Moyce (1952)", True,
+            ("T = t (2 g / a)^½", "front Z = z / a"),
+            ((time + began)[there], front[there]),
+            (published.FRONT_TIME, published.FRONT),
+            "Martin and Moyce (1952)",
+            True,
         )
-    ]  # fmt: skip
+    ]
 
 
 LONG = (cavity_1000, cylinder, sphere, channel)

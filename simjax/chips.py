@@ -56,14 +56,28 @@ class Chip:
 
 
 def _tpu(
-    name: str, memory: float, bandwidth: float, matrix: float, clock: float, link: float, cores: int = 1,
+    name: str,
+    memory: float,
+    bandwidth: float,
+    matrix: float,
+    clock: float,
+    link: float,
+    cores: int = 1,
     devices: int = 1,
-) -> Chip:  # fmt: skip
+) -> Chip:
     vector = cores * LANES * clock
     return Chip(
-        name, memory / devices, bandwidth / devices, vector / devices, matrix / devices, clock, "ICI", link, 1e-6,
+        name,
+        memory / devices,
+        bandwidth / devices,
+        vector / devices,
+        matrix / devices,
+        clock,
+        "ICI",
+        link,
+        1e-6,
         devices=devices,
-    )  # fmt: skip
+    )
 
 
 # One H100 80GB HBM3 with jax 0.11.2. launch: of three steps the clock had, over the times of their kernels, 2.0 to 2.5

@@ -62,7 +62,7 @@ def configured(overrides: Sequence[str], config_dir: str | None, usage: str) -> 
 
 def split_words(
     words: Sequence[str], names: Collection[str], usage: str
-) -> tuple[Path | None, dict[str, str], list[str]]:  # fmt: skip
+) -> tuple[Path | None, dict[str, str], list[str]]:
     """Split the words of a command into the folder of a run, options NAME=VALUE with one of `names`, and overrides."""
     chosen, runs, overrides = {}, [], []
     for text in words:

@@ -228,6 +228,8 @@ def _own_blocks(array) -> list[tuple[np.ndarray, Any]]:
     """The blocks of an array on this process's devices, each once, with the index at which it begins."""
     if not isinstance(array, jax.Array) or array.is_fully_addressable:
         return [(np.zeros(np.ndim(array), int), array)]
-    blocks = {tuple(part.indices(n)[0] for part, n in zip(s.index, array.shape, strict=True)): s.data
-              for s in array.addressable_shards}  # fmt: skip
+    blocks = {
+        tuple(part.indices(n)[0] for part, n in zip(s.index, array.shape, strict=True)): s.data
+        for s in array.addressable_shards
+    }
     return [(np.asarray(start, int), own) for start, own in blocks.items()]

@@ -207,9 +207,10 @@ class ManyProcesses(Processes):
 
         def tell(_: int) -> None:
             told = self._watch.lost or (
-                f"process 0 of {self.count}, which holds the others together, was lost" if self._first_is_gone()
+                f"process 0 of {self.count}, which holds the others together, was lost"
+                if self._first_is_gone()
                 else "XLA ended this process, for the reason above"
-            )  # fmt: skip
+            )
             print(f"simjax: {told}; {ADVICE}", file=sys.stderr, flush=True)
             os._exit(ResourceError.exit_code)
 
@@ -380,7 +381,7 @@ def processes() -> Processes:
             return _ALONE
         _JOINED = ManyProcesses(
             global_state.client, global_state.process_id, global_state.num_processes, global_state.coordinator_address
-        )  # fmt: skip
+        )
     return _JOINED
 
 

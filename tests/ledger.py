@@ -30,11 +30,25 @@ USUAL = {"slow": 4, "long": 10}
 START, MARGIN = 20, 0.85
 # One a landing is run as users compile it.
 OPTIMISED = (
-    "flow-2d-walls", "gas-1d-weno", "maxwell-2d", "particles-liquid-2d", "declared-allen_cahn", "spectral-vorticity-2d",
-    "boussinesq-2d-walls", "burgers-1d", "acoustic-1d", "passive-scalar-2d-walls", "transport-2d-implicit",
-    "semilinear-gray-scott-2d", "gas-2d-walls", "particles-plasma-2d", "flow-2d-free-body", "acoustic-2d",
-    "boussinesq-2d-moving-solid", "particles-water-2d",
-)  # fmt: skip
+    "flow-2d-walls",
+    "gas-1d-weno",
+    "maxwell-2d",
+    "particles-liquid-2d",
+    "declared-allen_cahn",
+    "spectral-vorticity-2d",
+    "boussinesq-2d-walls",
+    "burgers-1d",
+    "acoustic-1d",
+    "passive-scalar-2d-walls",
+    "transport-2d-implicit",
+    "semilinear-gray-scott-2d",
+    "gas-2d-walls",
+    "particles-plasma-2d",
+    "flow-2d-free-body",
+    "acoustic-2d",
+    "boussinesq-2d-moving-solid",
+    "particles-water-2d",
+)
 
 
 def run_pytest(folder: Path, groups: list[str], options: list[str], seconds: float, output=None) -> None:

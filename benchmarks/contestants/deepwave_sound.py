@@ -20,9 +20,17 @@ def build(physics, start) -> Program:
 
     def end_of(speed):
         return deepwave.scalar(
-            speed, physics["spacing"], physics["dt"], accuracy=physics["order"], pml_width=LAYER, pml_freq=25.0,
-            max_vel=physics["fastest"], wavefield_0=pressure[None], wavefield_m1=pressure[None], nt=physics["steps"],
-        )[0]  # fmt: skip
+            speed,
+            physics["spacing"],
+            physics["dt"],
+            accuracy=physics["order"],
+            pml_width=LAYER,
+            pml_freq=25.0,
+            max_vel=physics["fastest"],
+            wavefield_0=pressure[None],
+            wavefield_m1=pressure[None],
+            nt=physics["steps"],
+        )[0]
 
     def forward() -> None:
         with torch.no_grad():

@@ -23,13 +23,22 @@ def stepper_of(physics, cells: int):
     own = physics["parameters"]
     if physics["equation"] == "kuramoto_sivashinsky":
         return stepper.KuramotoSivashinskyConservative(
-            1, length, single_channel=True, second_order_scale=own["instability"],
-            fourth_order_scale=own["damping"], **place,
-        )  # fmt: skip
+            1,
+            length,
+            single_channel=True,
+            second_order_scale=own["instability"],
+            fourth_order_scale=own["damping"],
+            **place,
+        )
     return stepper.reaction.GrayScott(
-        2, length, diffusivity_1=own["diffusivity_u"], diffusivity_2=own["diffusivity_v"],
-        feed_rate=own["feed"], kill_rate=own["kill"], **place,
-    )  # fmt: skip
+        2,
+        length,
+        diffusivity_1=own["diffusivity_u"],
+        diffusivity_2=own["diffusivity_v"],
+        feed_rate=own["feed"],
+        kill_rate=own["kill"],
+        **place,
+    )
 
 
 def build(physics, start) -> Program:

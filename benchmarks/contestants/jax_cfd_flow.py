@@ -31,9 +31,14 @@ def step_of(physics, grid, viscosity):
     if physics.get("force"):
         forcing = cfd.forcings.kolmogorov_forcing(grid, scale=physics["force"], k=physics["wavenumber"])
     return cfd.equations.semi_implicit_navier_stokes(
-        density=1.0, viscosity=viscosity, dt=dt, grid=grid, convect=convect, forcing=forcing,
+        density=1.0,
+        viscosity=viscosity,
+        dt=dt,
+        grid=grid,
+        convect=convect,
+        forcing=forcing,
         time_stepper=STEPPERS[physics["integrator"]],
-    )  # fmt: skip
+    )
 
 
 def velocity_of(fields, grid):

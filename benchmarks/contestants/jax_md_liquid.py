@@ -16,9 +16,13 @@ def build(physics, start) -> Program:
     position = jnp.asarray(start["position"], jnp.float32)
     displacement, shift = space.periodic(box)
     neighbours, energy_of = energy.lennard_jones_neighbor_list(
-        displacement, box, r_cutoff=cutoff, r_onset=cutoff - 1e-3, dr_threshold=SKIN,
+        displacement,
+        box,
+        r_cutoff=cutoff,
+        r_onset=cutoff - 1e-3,
+        dr_threshold=SKIN,
         format=energy.partition.NeighborListFormat.Dense,
-    )  # fmt: skip
+    )
     listed = neighbours.allocate(position, extra_capacity=8)
     init, apply = simulate.nve(energy_of, shift, physics["dt"])
     state = init(jax.random.key(0), position, kT=1.0, neighbor=listed)

@@ -15,9 +15,13 @@ def build(physics, start) -> Program:
     velocity = tuple(jnp.asarray(u, jnp.float32) for u in start.values())
     mesh = mesh_of(physics)
     case = flow(
-        kolmogorov_box(velocity[0].shape, mesh), velocity, physics["viscosity"], physics["dt"],
-        force=physics["force"], wavenumber=physics["wavenumber"],
-    )  # fmt: skip
+        kolmogorov_box(velocity[0].shape, mesh),
+        velocity,
+        physics["viscosity"],
+        physics["dt"],
+        force=physics["force"],
+        wavenumber=physics["wavenumber"],
+    )
 
     def result(state):
         return {name: np.asarray(u) for name, u in zip(start, state.velocity, strict=True)}

@@ -64,12 +64,12 @@ def build(physics, start) -> Program:
 
     state, lost = on_devices(
         begin, (everywhere, everywhere), (of_state, everywhere), compiler_options=QUICKLY_COMPILED
-    )(*given)  # fmt: skip
+    )(*given)
     if int(lost):
         raise SystemExit(f"{int(lost)} particles found no room in their cells")
     measure = on_devices(
         lambda state: model.diagnostics(0.0, state, params), (of_state,), everywhere, compiler_options=QUICKLY_COMPILED
-    )  # fmt: skip
+    )
     at_start = float(measure(state)["potential_energy"]) / count
     run = on_devices(forward, (of_state, everywhere), (of_state, everywhere), donate_argnums=0)
     carry = [state, Clock.zero(jnp.dtype("float32"))]

@@ -102,9 +102,14 @@ def _require_close(found: np.ndarray, expected: np.ndarray) -> None:
 
 
 def case(
-    build: str, integrator: str, axes: int, implementation: str = "xla", several: int = 0, trial: str | None = None,
+    build: str,
+    integrator: str,
+    axes: int,
+    implementation: str = "xla",
+    several: int = 0,
+    trial: str | None = None,
     **options: Any,
-) -> Callable[[Size], Program]:  # fmt: skip
+) -> Callable[[Size], Program]:
     """Steps of a case of `benchmarks`.
 
     several: steps in one kernel, 0 for a kernel for each stencil. trial: the integrator of a trial, where all stages
@@ -241,9 +246,13 @@ def kolmogorov(integrator: str) -> Problem:
     def problem(size: Size) -> tuple[dict[str, Any], Arrays]:
         fields = starts.solenoidal_velocity((size.cells,) * 2)
         physics = {
-            "viscosity": VISCOSITY, "dt": min(FLOW_DT, 0.4 / size.cells), "integrator": integrator,
-            "steps": size.steps, "force": FORCE, "wavenumber": WAVENUMBER,
-        }  # fmt: skip
+            "viscosity": VISCOSITY,
+            "dt": min(FLOW_DT, 0.4 / size.cells),
+            "integrator": integrator,
+            "steps": size.steps,
+            "force": FORCE,
+            "wavenumber": WAVENUMBER,
+        }
         return physics, dict(zip(("velocity_x", "velocity_y"), fields, strict=True))
 
     return problem
@@ -251,27 +260,41 @@ def kolmogorov(integrator: str) -> Problem:
 
 def taylor_green(size: Size) -> tuple[dict[str, Any], Arrays]:
     physics = {
-        "viscosity": 0.01, "dt": 0.1 / size.cells, "integrator": "midpoint", "steps": size.steps, "force": 0.0,
+        "viscosity": 0.01,
+        "dt": 0.1 / size.cells,
+        "integrator": "midpoint",
+        "steps": size.steps,
+        "force": 0.0,
         "wavenumber": WAVENUMBER,
-    }  # fmt: skip
+    }
     names = ("velocity_x", "velocity_y", "velocity_z")
     return physics, dict(zip(names, starts.taylor_green(size.cells), strict=True))
 
 
 def vorticity(size: Size) -> tuple[dict[str, Any], Arrays]:
     physics = {
-        "equation": "vorticity", "axes": 2, "length": 2 * np.pi, "viscosity": VISCOSITY,
-        "dt": 0.2 / size.cells, "integrator": "etdrk4", "steps": size.steps,
-    }  # fmt: skip
+        "equation": "vorticity",
+        "axes": 2,
+        "length": 2 * np.pi,
+        "viscosity": VISCOSITY,
+        "dt": 0.2 / size.cells,
+        "integrator": "etdrk4",
+        "steps": size.steps,
+    }
     return physics, {"vorticity": starts.random_vorticity(size.cells)}
 
 
 def flames(size: Size) -> tuple[dict[str, Any], Arrays]:
     length, cells = 64 * np.pi, 512
     physics = {
-        "equation": "kuramoto_sivashinsky", "axes": 1, "length": length, "dt": 0.05, "integrator": "etdrk4",
-        "steps": size.steps, "parameters": {"instability": 1.0, "damping": 1.0},
-    }  # fmt: skip
+        "equation": "kuramoto_sivashinsky",
+        "axes": 1,
+        "length": length,
+        "dt": 0.05,
+        "integrator": "etdrk4",
+        "steps": size.steps,
+        "parameters": {"instability": 1.0, "damping": 1.0},
+    }
     return physics, {"u": starts.flames(size.cells, cells, length)}
 
 
@@ -279,9 +302,14 @@ def spots(size: Size) -> tuple[dict[str, Any], Arrays]:
     cells = 32 if size.trial else 128
     fuel, catalyst = starts.spots(size.cells, cells, 2.0)
     physics = {
-        "equation": "gray_scott", "axes": 2, "length": 2.0, "dt": 0.25, "integrator": "etdrk2", "steps": size.steps,
+        "equation": "gray_scott",
+        "axes": 2,
+        "length": 2.0,
+        "dt": 0.25,
+        "integrator": "etdrk2",
+        "steps": size.steps,
         "parameters": {"diffusivity_u": 2e-5, "diffusivity_v": 1e-5, "feed": 0.03, "kill": 0.062},
-    }  # fmt: skip
+    }
     return physics, {"u": fuel, "v": catalyst}
 
 
@@ -289,9 +317,14 @@ def liquid(size: Size) -> tuple[dict[str, Any], Arrays]:
     """A crystal of 4 x cells^3 particles that melts."""
     position, velocity, box = starts.melting_crystal(size.cells, 0.8442, 1.44)
     physics = {
-        "density": 0.8442, "temperature": 1.44, "cutoff": 2.5, "dt": 0.005, "steps": size.steps, "box": box,
+        "density": 0.8442,
+        "temperature": 1.44,
+        "cutoff": 2.5,
+        "dt": 0.005,
+        "steps": size.steps,
+        "box": box,
         "cells": size.cells,
-    }  # fmt: skip
+    }
     return physics, {"position": position, "velocity": velocity}
 
 
@@ -308,9 +341,13 @@ def sound(gradient: bool) -> Problem:
         x = spacing * (np.arange(size.cells) + 0.5)
         speed = 1 + 0.3 * np.sin(2 * np.pi * (x[:, None] + x))
         physics = {
-            "order": 4, "spacing": spacing, "dt": 0.25 * spacing, "fastest": 1.3, "steps": size.steps,
+            "order": 4,
+            "spacing": spacing,
+            "dt": 0.25 * spacing,
+            "fastest": 1.3,
+            "steps": size.steps,
             "gradient": gradient,
-        }  # fmt: skip
+        }
         return physics, {"speed": speed, "field": starts.pulse((size.cells,) * 2)}
 
     return problem

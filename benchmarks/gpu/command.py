@@ -32,9 +32,10 @@ START_SECONDS = 90.0
 MINUTES = 8.0
 # What is interpreted, and compiled for a single step, is better compiled quickly.
 TRIAL = {
-    "JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true",
+    "JAX_PLATFORMS": "cpu",
+    "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true",
     "CUDA_VISIBLE_DEVICES": "-1",
-}  # fmt: skip
+}
 NO_GPU = 5
 """The exit code where what is asked for is not there, as that of simjax's own commands."""
 
@@ -70,10 +71,12 @@ class Run:
         self.options, self.began = options, time.monotonic()
         self.file = options.output / "gpu.json"
         self.result: dict[str, Any] = {
-            "benchmark": "what one GPU says, float32", "environment": {**card(), **machine()},
+            "benchmark": "what one GPU says, float32",
+            "environment": {**card(), **machine()},
             "versions": {name: metadata.version(name) for name in ("simjax", "jax", "jaxlib")},
-            "trial": options.trial, "rows": [],
-        }  # fmt: skip
+            "trial": options.trial,
+            "rows": [],
+        }
 
     def all(self) -> int:
         """Time all rows that are asked for; the exit code."""

@@ -51,12 +51,14 @@ def dearest(events: Sequence[Mapping[str, Any]], steps: int) -> dict[str, Any]:
         "traced_ms": rounded(sum(map(sum, times.values())) / steps),
         "dearest": [
             {
-                "kernel": name[:NAME_LENGTH], "operation": operation, "launches": rounded(len(own) / steps),
+                "kernel": name[:NAME_LENGTH],
+                "operation": operation,
+                "launches": rounded(len(own) / steps),
                 "ms": rounded(sum(own) / steps),
             }
             for (name, operation), own in longest
         ],
-    }  # fmt: skip
+    }
 
 
 def _streams(events: Sequence[Mapping[str, Any]]) -> set[tuple[Any, Any]]:

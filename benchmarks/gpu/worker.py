@@ -53,9 +53,10 @@ def environment() -> dict[str, str]:
 
     device = jax.devices()[0]
     return {
-        "device": f"{device.platform}: {device.device_kind}", "jax": jax.__version__, "jaxlib":
-        metadata.version("jaxlib")
-    }  # fmt: skip
+        "device": f"{device.platform}: {device.device_kind}",
+        "jax": jax.__version__,
+        "jaxlib": metadata.version("jaxlib"),
+    }
 
 
 def head(row: Row) -> dict[str, Any]:
@@ -83,9 +84,11 @@ def measured(row: Row, trial: bool, profile: bool) -> dict[str, Any]:
     program.result()
     seconds = timed(program.advance, 2 if trial else REPEATS)
     found: dict[str, Any] = {
-        "ms": rounded(1e3 * statistics.median(seconds) / steps), "ms_least": rounded(1e3 * min(seconds) / steps),
-        "timings": len(seconds), "steps": size.steps,
-    }  # fmt: skip
+        "ms": rounded(1e3 * statistics.median(seconds) / steps),
+        "ms_least": rounded(1e3 * min(seconds) / steps),
+        "timings": len(seconds),
+        "steps": size.steps,
+    }
     if program.compile_cpu_s is not None:
         found["compile_cpu_s"] = rounded(program.compile_cpu_s)
     if "gigabytes" in own:
@@ -125,9 +128,10 @@ def by_the_model(program: Program, steps: int, whole: bool) -> dict[str, Any]:
     model = Estimator(parsed, CHIPS["h100"], Switch(1))
     tally = model.tally(parsed[parsed.entry]) if whole else model.step(steps)[0]
     return {
-        "launches": rounded(sum(tally.launches.values())), "gb": rounded(tally.work.bytes / 1e9),
+        "launches": rounded(sum(tally.launches.values())),
+        "gb": rounded(tally.work.bytes / 1e9),
         "model_ms": rounded(1e3 * tally.seconds),
-    }  # fmt: skip
+    }
 
 
 def outcome_of_trace(program: Program, steps: int) -> dict[str, Any]:

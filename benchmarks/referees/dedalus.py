@@ -40,10 +40,15 @@ def by_dedalus(python: str) -> tuple[list[dict[str, Any]], str]:
     """What Dedalus finds with each number of modes, and its version."""
     problems = {
         str(modes): {
-            "rayleigh": RAYLEIGH, "prandtl": PRANDTL, "width": WIDTH, "modes": [modes, modes], "dt": 0.05, "end": END,
+            "rayleigh": RAYLEIGH,
+            "prandtl": PRANDTL,
+            "width": WIDTH,
+            "modes": [modes, modes],
+            "dt": 0.05,
+            "end": END,
         }
         for modes in MODES
-    }  # fmt: skip
+    }
     with tempfile.TemporaryDirectory() as folder:
         asked, told = Path(folder) / "problems.json", Path(folder) / "found.json"
         asked.write_text(json.dumps(problems), encoding="utf-8")
@@ -97,16 +102,18 @@ def main():
     rows = [
         verdict(
             "Nusselt numbers still move by",
-            max(abs(run["nusselt"] / run["before"]["nusselt"] - 1) for run in runs), SETTLED,
+            max(abs(run["nusselt"] / run["before"]["nusselt"] - 1) for run in runs),
+            SETTLED,
         )
-    ]  # fmt: skip
+    ]
     for name, what in (("nusselt", "Nusselt number"), ("energy", "Kinetic energy")):
         errors = {cells: abs(run[name] / exact[name] - 1) for cells, run in ours.items()}
         _, middle, fine = GRIDS
         more = {
             "simjax": {cells: round(run[name], 8) for cells, run in ours.items()},
-            "dedalus": round(exact[name], 8), "dedalus_resolved": rounded(abs(fewer[name] / exact[name] - 1)),
-        }  # fmt: skip
+            "dedalus": round(exact[name], 8),
+            "dedalus_resolved": rounded(abs(fewer[name] / exact[name] - 1)),
+        }
         rows += [
             verdict(f"{what}, {fine} cells", errors[fine], bar, **more),
             verdict(f"{what}, {fine} cells over {middle}", errors[fine] / errors[middle], ORDER),

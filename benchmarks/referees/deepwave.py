@@ -72,10 +72,14 @@ class Shot:
         """Numbers that both sides are told."""
         square = f"(pi*{self.frequency!r}*(t - {self.delay!r}))**2"
         return {
-            "order": self.order, "spacing": self.spacing, "dt": self.dt, "layer_cells": 20 * self.layers,
-            "frequency": self.frequency, "fastest": FASTEST,
+            "order": self.order,
+            "spacing": self.spacing,
+            "dt": self.dt,
+            "layer_cells": 20 * self.layers,
+            "frequency": self.frequency,
+            "fastest": FASTEST,
             "signal": f"(1 - 2*{square})*exp(-{square})",
-        }  # fmt: skip
+        }
 
     def speed(self, body: float) -> np.ndarray:
         """Speeds that grow along x and fall along y, with a fast body beside the source."""
@@ -179,8 +183,12 @@ def fourth_order(peer: str):
     both[0].close()
     for what in ("pressures", "gradient"):
         ratio = fine[what] / coarse[what]
-        yield verdict(f"fourth order, {what}: difference over that of cells three times as wide", ratio, FOURTH,
-                      difference=rounded(fine[what]))  # fmt: skip
+        yield verdict(
+            f"fourth order, {what}: difference over that of cells three times as wide",
+            ratio,
+            FOURTH,
+            difference=rounded(fine[what]),
+        )
 
 
 def layers(peer: str):

@@ -115,43 +115,60 @@ def cases() -> dict[str, Case]:
     def salts(tolerance, method):
         charges = {"species": [1.0, -1.0], "method": method, "tolerance": tolerance}
         lines = (
-            "pair_style lj/cut/coul/long 3.0", "pair_coeff * * 1.0 1.0", "pair_modify table 0",
+            "pair_style lj/cut/coul/long 3.0",
+            "pair_coeff * * 1.0 1.0",
+            "pair_modify table 0",
             "kspace_style ewald 1e-10",
-        )  # fmt: skip
+        )
         return charges, lines
 
     return {
         "Lennard-Jones": pairs({"lennard_jones": lj}, "pair_style lj/cut 2.5", "pair_coeff * * 1.3 0.95"),
         "Lennard-Jones, shifted": pairs(
-            {"lennard_jones": lj}, "pair_style lj/cut 2.5", "pair_coeff * * 1.3 0.95", "pair_modify shift yes",
+            {"lennard_jones": lj},
+            "pair_style lj/cut 2.5",
+            "pair_coeff * * 1.3 0.95",
+            "pair_modify shift yes",
             mode="shifted",
         ),
         "Lennard-Jones, force shifted": pairs(
-            {"lennard_jones": lj}, "pair_style lj/smooth/linear 2.5", "pair_coeff * * 1.3 0.95", mode="force_shifted",
+            {"lennard_jones": lj},
+            "pair_style lj/smooth/linear 2.5",
+            "pair_coeff * * 1.3 0.95",
+            mode="force_shifted",
         ),
         "Lennard-Jones, two species, means": pairs(
             {"lennard_jones": {"species_epsilon": [1.0, 0.5], "species_sigma": [1.0, 0.88]}},
-            "pair_style lj/cut 2.5", "pair_coeff 1 1 1.0 1.0", "pair_coeff 2 2 0.5 0.88", "pair_modify mix arithmetic",
+            "pair_style lj/cut 2.5",
+            "pair_coeff 1 1 1.0 1.0",
+            "pair_coeff 2 2 0.5 0.88",
+            "pair_modify mix arithmetic",
             molecules=two,
         ),
         "Weeks-Chandler-Andersen": pairs(
-            {"weeks_chandler_andersen": lj}, f"pair_style lj/cut {wca!r}", "pair_coeff * * 1.3 0.95",
-            "pair_modify shift yes", cutoff=1.1,
+            {"weeks_chandler_andersen": lj},
+            f"pair_style lj/cut {wca!r}",
+            "pair_coeff * * 1.3 0.95",
+            "pair_modify shift yes",
+            cutoff=1.1,
         ),
         "soft spheres, power 8": pairs(
             {"soft_sphere": {"power": 8, "epsilon": 1.5, "sigma": 1.0}},
-            "pair_style born 2.5", "pair_coeff * * 0.0 1.0 1.0 0.0 1.5",
+            "pair_style born 2.5",
+            "pair_coeff * * 0.0 1.0 1.0 0.0 1.5",
         ),
         "Morse": pairs(
             {"morse": {"epsilon": 1.4, "steepness": 3.0, "bond_length": 1.1}},
-            "pair_style morse 2.5", "pair_coeff * * 1.4 3.0 1.1",
+            "pair_style morse 2.5",
+            "pair_coeff * * 1.4 3.0 1.1",
         ),
         "Yukawa": pairs(
             {"yukawa": {"strength": 2.0, "screening": 1.5}}, "pair_style yukawa 1.5 2.5", "pair_coeff * * 2.0"
         ),
         "Buckingham": pairs(
             {"buckingham": {"strength": 900.0, "range": 0.2, "dispersion": 2.0}},
-            "pair_style buck 2.5", "pair_coeff * * 900.0 0.2 2.0",
+            "pair_style buck 2.5",
+            "pair_coeff * * 900.0 0.2 2.0",
         ),
         "Stillinger-Weber": Case(
             {"potential": {"stillinger_weber": {"epsilon": 1.2, "sigma": 0.8}}, "cutoff": 1.6},
@@ -161,7 +178,8 @@ def cases() -> dict[str, Case]:
         ),
         "bonds: harmonic": Case(
             {"potential": "lennard_jones", "bond": spring, "angle": limp},
-            (*springs, "angle_style cosine", "angle_coeff 1 0.0"), chains,
+            (*springs, "angle_style cosine", "angle_coeff 1 0.0"),
+            chains,
         ),
         "bonds: FENE": Case(
             {"potential": "lennard_jones", "bond": {"fene": {"stiffness": 30.0, "extension": 1.5}}, "angle": limp},
@@ -170,11 +188,13 @@ def cases() -> dict[str, Case]:
         ),
         "angles: harmonic": angles(
             {"harmonic": {"stiffness": 4.0, "rest": 2.0}},
-            "angle_style harmonic", f"angle_coeff 1 2.0 {math.degrees(2.0)!r}",
+            "angle_style harmonic",
+            f"angle_coeff 1 2.0 {math.degrees(2.0)!r}",
         ),
         "angles: harmonic_cosine": angles(
             {"harmonic_cosine": {"stiffness": 4.0, "rest": 2.0}},
-            "angle_style cosine/squared", f"angle_coeff 1 2.0 {math.degrees(2.0)!r}",
+            "angle_style cosine/squared",
+            f"angle_coeff 1 2.0 {math.degrees(2.0)!r}",
         ),
         "angles: bending": angles({"bending": {"stiffness": 4.0}}, "angle_style cosine", "angle_coeff 1 4.0"),
         **{
@@ -185,7 +205,7 @@ def cases() -> dict[str, Case]:
             for method, tolerance in (("ewald", 1e-12), ("mesh", 1e-5))
             for charges, lines in [salts(tolerance, method)]
         },
-    }  # fmt: skip
+    }
 
 
 def by_simjax(case: Case, data: Path) -> tuple[float, np.ndarray, np.ndarray]:
@@ -216,17 +236,24 @@ def by_lammps(case: Case, data: Path, lmp: str) -> tuple[float, np.ndarray, np.n
     (folder / "in.compare").write_text(
         "\n".join(
             [
-                "units lj", "atom_style full", "boundary p p p", *(line for line in case.lammps if "special" in line),
-                f"read_data {data}", *(line for line in case.lammps if "special" not in line),
-                "compute virial all pressure NULL virial", "thermo_style custom step pe c_virial[1]",
-                "thermo_modify norm no", "dump 1 all custom 1 forces.txt id fx fy fz",
-                'dump_modify 1 format line "%d %.17g %.17g %.17g"', "run 0",
+                "units lj",
+                "atom_style full",
+                "boundary p p p",
+                *(line for line in case.lammps if "special" in line),
+                f"read_data {data}",
+                *(line for line in case.lammps if "special" not in line),
+                "compute virial all pressure NULL virial",
+                "thermo_style custom step pe c_virial[1]",
+                "thermo_modify norm no",
+                "dump 1 all custom 1 forces.txt id fx fy fz",
+                'dump_modify 1 format line "%d %.17g %.17g %.17g"',
+                "run 0",
                 f'print "FOUND $(pe:%.17g) {numbers}"',
             ]
         )
         + "\n",
         encoding="utf-8",
-    )  # fmt: skip
+    )
     ran = subprocess.run([lmp, "-in", "in.compare", "-log", "none"], cwd=folder, capture_output=True, text=True)
     found = [line for line in ran.stdout.splitlines() if line.startswith("FOUND ")]
     if ran.returncode or not found:

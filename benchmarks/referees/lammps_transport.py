@@ -52,7 +52,8 @@ def lammps(lmp: str, folder: Path, script: str) -> None:
 def melted(lmp: str, folder: Path, seed: int) -> None:
     """Writes `start.data`, a liquid at the temperature and without momentum."""
     lammps(
-        lmp, folder,
+        lmp,
+        folder,
         f"""units lj
         atom_style atomic
         lattice fcc {DENSITY}
@@ -70,7 +71,7 @@ def melted(lmp: str, folder: Path, seed: int) -> None:
         velocity all scale {TEMPERATURE}
         write_data start.data nocoeff
         """,
-    )  # fmt: skip
+    )
 
 
 def by_lammps(lmp: str, folder: Path, samples: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -78,7 +79,8 @@ def by_lammps(lmp: str, folder: Path, samples: int) -> tuple[np.ndarray, np.ndar
     every = STEPS_PER_SAMPLE
     stresses = " ".join(f"c_thermo_press[{k}]" for k in range(1, 7))
     lammps(
-        lmp, folder,
+        lmp,
+        folder,
         f"""units lj
         atom_style atomic
         read_data start.data
@@ -90,7 +92,7 @@ def by_lammps(lmp: str, folder: Path, samples: int) -> tuple[np.ndarray, np.ndar
         dump_modify places sort id format line "%d %.9g %.9g %.9g"
         run {samples * every}
         """,
-    )  # fmt: skip
+    )
     table = np.loadtxt(folder / "stress.txt")[1:]
     lines = (line for k, line in enumerate((folder / "places.txt").open()) if k % (COUNT + 9) >= 9)
     places = np.loadtxt(lines, usecols=(1, 2, 3)).reshape(-1, COUNT, 3)[1:]

@@ -152,14 +152,22 @@ def boxes() -> dict[str, Case]:
             "maxwell_tm", "z", source=(0.25, 0.125), probes=((-0.5, 0.25), (0.75, -0.5)), slopes=(0.4, 0.3), **plane
         ),
         "TE": Case(
-            "maxwell_te", "x", source=(0.25 + half, 0.125), probes=((-0.5 + half, 0.25), (0.75 + half, -0.5)),
-            slopes=(0.4, 0.3), **plane,
+            "maxwell_te",
+            "x",
+            source=(0.25 + half, 0.125),
+            probes=((-0.5 + half, 0.25), (0.75 + half, -0.5)),
+            slopes=(0.4, 0.3),
+            **plane,
         ),
         "3-D": Case(
-            "maxwell", "z", source=(0.25, 0.125, half), probes=((-0.25, 0.25, half), (0.25, -0.25, 0.25 + half)),
-            slopes=(0.4, 0.3, -0.2), **{**plane, "size": (1.0, 1.5, 1.0), "steps": 400},
+            "maxwell",
+            "z",
+            source=(0.25, 0.125, half),
+            probes=((-0.25, 0.25, half), (0.25, -0.25, 0.25 + half)),
+            slopes=(0.4, 0.3, -0.2),
+            **{**plane, "size": (1.0, 1.5, 1.0), "steps": 400},
         ),
-    }  # fmt: skip
+    }
 
 
 def to_rounding(python: str):
@@ -182,10 +190,19 @@ RADIUS = 0.5
 def scattering(resolution: int, medium: str) -> Case:
     """A pulse of a line current beside a cylinder; the probes are ahead, across, behind and inside, on grid points."""
     return Case(
-        "maxwell_tm", "z", size=(6.0, 6.0), resolution=resolution, source=(-1.25, 0.25),
-        probes=((1.25, 0.0), (0.5, 1.0), (-0.5, -0.75), (0.0, 0.25)), steps=50 * resolution, layer=1.0,
-        pulse={"frequency": 0.75, "width": 0.75, "delay": 2.5}, epsilon=INDEX**2, radius=RADIUS, medium=medium,
-    )  # fmt: skip
+        "maxwell_tm",
+        "z",
+        size=(6.0, 6.0),
+        resolution=resolution,
+        source=(-1.25, 0.25),
+        probes=((1.25, 0.0), (0.5, 1.0), (-0.5, -0.75), (0.0, 0.25)),
+        steps=50 * resolution,
+        layer=1.0,
+        pulse={"frequency": 0.75, "width": 0.75, "delay": 2.5},
+        epsilon=INDEX**2,
+        radius=RADIUS,
+        medium=medium,
+    )
 
 
 def amplitudes(case: Case, series: np.ndarray) -> np.ndarray:
@@ -204,10 +221,18 @@ def ringing(polarisation: str, resolution: int) -> Case:
     """A short current in a cylinder that then rings; the probe is inside, off the lines of symmetry."""
     about, _, index = MODES[polarisation]
     return Case(
-        f"maxwell_{polarisation.lower()}", "z" if polarisation == "TM" else "x", size=(4.0, 4.0), resolution=resolution,
-        source=(0.125, 0.375), probes=((-0.1875, 0.3125),), steps=140 * resolution, layer=1.0,
-        pulse={"frequency": about, "width": 1.5, "delay": 5.0}, epsilon=index**2, radius=RADIUS,
-    )  # fmt: skip
+        f"maxwell_{polarisation.lower()}",
+        "z" if polarisation == "TM" else "x",
+        size=(4.0, 4.0),
+        resolution=resolution,
+        source=(0.125, 0.375),
+        probes=((-0.1875, 0.3125),),
+        steps=140 * resolution,
+        layer=1.0,
+        pulse={"frequency": about, "width": 1.5, "delay": 5.0},
+        epsilon=index**2,
+        radius=RADIUS,
+    )
 
 
 def resonant(case: Case, series: np.ndarray, exact: complex) -> complex:
@@ -251,20 +276,26 @@ def scattered(python: str):
 
     yield verdict(f"scattered field: error, {fine} cells", error(ours, fine), bar, meep=error(theirs, fine))
     yield verdict(
-        f"scattered field: error, {fine} cells over {middle}", error(ours, fine) / error(ours, middle), ORDER,
+        f"scattered field: error, {fine} cells over {middle}",
+        error(ours, fine) / error(ours, middle),
+        ORDER,
         meep=error(theirs, fine) / error(theirs, middle),
-    )  # fmt: skip
+    )
     apart = relative(ours[fine, "formula"], theirs[fine, "formula"])
     yield verdict(f"scattered field: difference of the codes, {fine} cells", apart, MEANS)
     yield verdict(
-        "scattered field, extrapolated: error", relative(extrapolated(ours), exact), DIGITS,
+        "scattered field, extrapolated: error",
+        relative(extrapolated(ours), exact),
+        DIGITS,
         meep=relative(extrapolated(theirs), exact),
-    )  # fmt: skip
+    )
     for medium, what in (("means", "array of cells' means"), ("samples", "array of samples at centres")):
         yield verdict(
-            f"scattered field, {what}: error, {fine} cells", error(ours, fine, medium), bar,
+            f"scattered field, {what}: error, {fine} cells",
+            error(ours, fine, medium),
+            bar,
             meep=error(theirs, fine, medium),
-        )  # fmt: skip
+        )
 
 
 def resonances(python: str):
@@ -281,16 +312,23 @@ def resonances(python: str):
         errors, others = (
             {n: abs(of[name, n] - exact[name]) / abs(exact[name]) for n in RESOLUTIONS} for of in (ours, theirs)
         )
-        quality = {who: -of.real / (2 * of.imag) for who, of in
-                   (("exact", exact[name]), ("simjax", ours[name, fine]), ("meep", theirs[name, fine]))}  # fmt: skip
+        quality = {
+            who: -of.real / (2 * of.imag)
+            for who, of in (("exact", exact[name]), ("simjax", ours[name, fine]), ("meep", theirs[name, fine]))
+        }
         yield verdict(
-            f"{name} resonance: error, {fine} cells", errors[fine], truncation(index, about), meep=others[fine],
+            f"{name} resonance: error, {fine} cells",
+            errors[fine],
+            truncation(index, about),
+            meep=others[fine],
             quality={who: round(float(q), 2) for who, q in quality.items()},
-        )  # fmt: skip
+        )
         yield verdict(
-            f"{name} resonance: error, {fine} cells over {middle}", errors[fine] / errors[middle], ORDER,
+            f"{name} resonance: error, {fine} cells over {middle}",
+            errors[fine] / errors[middle],
+            ORDER,
             meep=others[fine] / others[middle],
-        )  # fmt: skip
+        )
 
 
 GROUPS = {"box": to_rounding, "scattering": scattered, "resonance": resonances}

@@ -26,19 +26,35 @@ from benchmarks.peer import ROOT
 SOLVERS = {"simjax": 1.0, "jax_cfd": 1.0, "exponax": 1.0, "xlb": 1.0, "phiflow": 0.45}
 """Solvers, and their shares of `--most`: gradients of PhiFlow in space take longest."""
 EXPERIMENTS = (
-    "2d:forward/baseline", "2d:forward/agreement/tgv", "2d:forward/agreement/multimode",
-    "2d:forward/cylinder", "3d:forward/baseline", "3d:forward/agreement",
-    "2d:gradient/fd_check", "3d:gradient/fd_check", "2d:gradient/drag_fd_check", "2d:optimization/drag_opt",
-    "2d:gradient/jacobian_svd", "2d:gradient/jacobian_svd_steps40", "3d:gradient/jacobian_svd",
-    "2d:gradient/horizon_sweep", "3d:gradient/horizon_sweep_limits",
-    "2d:cost/spatial_cost", "2d:cost/vjp_cost/by_N", "3d:cost/spatial_cost", "3d:cost/vjp_cost/by_N",
-)  # fmt: skip
+    "2d:forward/baseline",
+    "2d:forward/agreement/tgv",
+    "2d:forward/agreement/multimode",
+    "2d:forward/cylinder",
+    "3d:forward/baseline",
+    "3d:forward/agreement",
+    "2d:gradient/fd_check",
+    "3d:gradient/fd_check",
+    "2d:gradient/drag_fd_check",
+    "2d:optimization/drag_opt",
+    "2d:gradient/jacobian_svd",
+    "2d:gradient/jacobian_svd_steps40",
+    "3d:gradient/jacobian_svd",
+    "2d:gradient/horizon_sweep",
+    "3d:gradient/horizon_sweep_limits",
+    "2d:cost/spatial_cost",
+    "2d:cost/vjp_cost/by_N",
+    "3d:cost/spatial_cost",
+    "3d:cost/vjp_cost/by_N",
+)
 # Mosaic's own checks: `max_error` of forward experiments in two dimensions, `max_rel_err` of gradients in both, which
 # the drag's gradient has to pass too.
 BARS = {
-    "2d: forward": 0.5, "2d: forward/agreement/multimode": 1.5,
-    "2d: gradient/fd_check": 1e-3, "3d: gradient/fd_check": 1e-3, "2d: gradient/drag_fd_check": 1e-3,
-}  # fmt: skip
+    "2d: forward": 0.5,
+    "2d: forward/agreement/multimode": 1.5,
+    "2d: gradient/fd_check": 1e-3,
+    "3d: gradient/fd_check": 1e-3,
+    "2d: gradient/drag_fd_check": 1e-3,
+}
 
 
 def bar_of(case: str) -> float | None:

@@ -25,9 +25,14 @@ def blocks_of_grid(config: Config) -> list[list[int]]:
 
 
 def meshes_to_compare(
-    config: Config, start: Unknowns, function: Callable, devices: int | None,
-    *, blocks: Sequence[Sequence[int]], most: int = 1,
-) -> tuple[tuple[Mapping[str, int], ...], dict[str, str], list[str]]:  # fmt: skip
+    config: Config,
+    start: Unknowns,
+    function: Callable,
+    devices: int | None,
+    *,
+    blocks: Sequence[Sequence[int]],
+    most: int = 1,
+) -> tuple[tuple[Mapping[str, int], ...], dict[str, str], list[str]]:
     """Meshes to compare with one device, what could not be compared and why, and notes.
 
     blocks: per axis, numbers of blocks into which it can be cut. most: how many meshes of as many devices are wanted.

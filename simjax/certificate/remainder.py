@@ -78,7 +78,7 @@ def computational_noise(loss: Callable[[Unknowns], float], start: Unknowns, dire
 
 def taylor_remainder(
     loss: Callable[[Unknowns], float], start: Unknowns, direction: Unknowns, slope: float, scale: float
-) -> Remainder:  # fmt: skip
+) -> Remainder:
     """The remainder along `direction` of the expansion with derivative `slope`, at the shortest steps that show it.
 
     The window of steps begins at the shortest h = 2^-k whose remainder is `CLEAR` times the noise of `loss`, so that

@@ -63,7 +63,7 @@ def simplified(config: Config) -> tuple[Config, list[str]]:
     mesh = MeshConfig(overlap=config.mesh.overlap)
     return dataclasses.replace(
         config, precision="float64", ensemble=EnsembleConfig(), mesh=mesh, outputs=Instruments(), resume=None
-    ), changed  # fmt: skip
+    ), changed
 
 
 def bounded(q: Array) -> Array:

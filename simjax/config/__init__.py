@@ -16,9 +16,13 @@ if TYPE_CHECKING:
     from simjax.config.overrides import expand_sweep, sample_sweep
 
 _COMPOSING = {
-    "Composition": "composition", "compose": "composition", "compose_from_run": "composition",
-    "load_config": "composition", "expand_sweep": "overrides", "sample_sweep": "overrides",
-}  # fmt: skip
+    "Composition": "composition",
+    "compose": "composition",
+    "compose_from_run": "composition",
+    "load_config": "composition",
+    "expand_sweep": "overrides",
+    "sample_sweep": "overrides",
+}
 
 __all__ = [
     "MODELS",

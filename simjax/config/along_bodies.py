@@ -50,9 +50,11 @@ def read_along_bodies(
     read = {key: kind.read(join(path, key), given[key], problems) for key, kind in kinds.items()}
     grid: GridConfig | None = found["grid"]
     if grid is not None and grid.lower is not None and None not in read.values():
-        places = {"around": read["around"]} if "around" in read else {
-            f"points[{number}]": place for number, place in enumerate(read["points"])
-        }  # fmt: skip
+        places = (
+            {"around": read["around"]}
+            if "around" in read
+            else {f"points[{number}]": place for number, place in enumerate(read["points"])}
+        )
         for key, place in places.items():
             check_inside(join(path, key), place, grid, context)
     return tuple(dict.fromkeys(variables or ())), read

@@ -16,9 +16,14 @@ from simjax.config.search_path import VERSION_BASE, searching
 
 # A run makes its own folder and log, and stays in the folder in which it was started.
 SETTINGS = {
-    "hydra/job_logging": "none", "hydra/hydra_logging": "none", "hydra.output_subdir": "null", "hydra.run.dir": ".",
-    "hydra.sweep.subdir": ".", "hydra.job.chdir": "false", "hydra.job.name": "simjax",
-}  # fmt: skip
+    "hydra/job_logging": "none",
+    "hydra/hydra_logging": "none",
+    "hydra.output_subdir": "null",
+    "hydra.run.dir": ".",
+    "hydra.sweep.subdir": ".",
+    "hydra.job.chdir": "false",
+    "hydra.job.name": "simjax",
+}
 
 
 def call_hydra(

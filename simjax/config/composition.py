@@ -29,9 +29,18 @@ from simjax.schema.parts import part_name, part_places
 BASIC = "basic"  # Hydra's own launcher, one run after the other, and its sweeper, by which every choice is run
 # Sections of names that a user chooses or leaves out: what a base has there beside them is told.
 _OPEN_SECTIONS = (
-    "physics", "parameters", "boundaries", "initial", "coefficients", "forcing", "closure", "exact", "particles",
-    "ensemble.vary", "inverse",
-)  # fmt: skip
+    "physics",
+    "parameters",
+    "boundaries",
+    "initial",
+    "coefficients",
+    "forcing",
+    "closure",
+    "exact",
+    "particles",
+    "ensemble.vary",
+    "inverse",
+)
 
 
 @dataclass(frozen=True)

@@ -26,11 +26,29 @@ RUN_ID_PATTERN = r"\d{8}-\d{6}-[0-9a-f]{6}"
 
 # What a resumed run may change: everything else is another simulation.
 FREE_TO_CHANGE = (
-    "experiment_name", "title", "resume", "time.end", "time.output_every", "implementation", "steps_per_exchange",
-    "mesh", "distributed", "ensemble.batch", "ensemble.retry", "exact", "output", "checkpoint", "limits",
-    "inverse.solver.iterations", "inverse.solver.tolerance", "inverse.checkpoint", "objective", "stop",
-    "profile", "verify",
-)  # fmt: skip
+    "experiment_name",
+    "title",
+    "resume",
+    "time.end",
+    "time.output_every",
+    "implementation",
+    "steps_per_exchange",
+    "mesh",
+    "distributed",
+    "ensemble.batch",
+    "ensemble.retry",
+    "exact",
+    "output",
+    "checkpoint",
+    "limits",
+    "inverse.solver.iterations",
+    "inverse.solver.tolerance",
+    "inverse.checkpoint",
+    "objective",
+    "stop",
+    "profile",
+    "verify",
+)
 
 KEPT_THOUGH = ("output.particles",)
 """Keys below these that stay: files that a run goes on with hold the same particles throughout."""

@@ -22,10 +22,18 @@ APART = ("structure_function", "correlation")
 MOST_SAMPLES = 2**31 - 1
 COMMON = ("of", "every", "name")
 OF_FIELDS = {
-    "probe": "such as {probe: {points: [[0.2, 0.3]]}, of: [pressure], every: 0.01}", "slice": "", "line": "",
-    "box_mean": "", "spectrum": "", "histogram": "", "surface_integral": "", "structure_function": "",
-    "correlation": "", "body_surface": "", "balance": "",
-}  # fmt: skip
+    "probe": "such as {probe: {points: [[0.2, 0.3]]}, of: [pressure], every: 0.01}",
+    "slice": "",
+    "line": "",
+    "box_mean": "",
+    "spectrum": "",
+    "histogram": "",
+    "surface_integral": "",
+    "structure_function": "",
+    "correlation": "",
+    "body_surface": "",
+    "balance": "",
+}
 OF_PARTICLES = {
     "radial_distribution": "such as {radial_distribution: [0.9, 1.0, 1.1], width: 0.05, every: 1.0}",
     "mean_square_displacement": "",
@@ -35,10 +43,15 @@ OF_PARTICLES = {
 }
 """Kinds of instruments, the first with an example."""
 BESIDE = {
-    "balance": (), "spectrum": ("shells", "along"), "radial_distribution": ("width",), "mean_square_displacement": (),
-    "tracks": (), "density": ("of",),
-    "structure_function": ("along", "order", "separations"), "correlation": ("along", "normalised", "separations"),
-}  # fmt: skip
+    "balance": (),
+    "spectrum": ("shells", "along"),
+    "radial_distribution": ("width",),
+    "mean_square_displacement": (),
+    "tracks": (),
+    "density": ("of",),
+    "structure_function": ("along", "order", "separations"),
+    "correlation": ("along", "normalised", "separations"),
+}
 """Keys beside that of the kind, where these are others than `of`."""
 
 
@@ -84,10 +97,12 @@ def _read_one(
         if len(problems) == before and kind in (*APART, "surface_integral"):
             check_fields(where, kind, variables, context)
         given = (
-            read_surface(where, value, variables, found, context) if kind == "surface_integral"
-            else read_pairs_apart(where, kind, value, found, context) if kind in APART
+            read_surface(where, value, variables, found, context)
+            if kind == "surface_integral"
+            else read_pairs_apart(where, kind, value, found, context)
+            if kind in APART
             else _read_places(where, kind, value, found, context)
-        )  # fmt: skip
+        )
     every = read_every(join(where, "every"), value.get("every", FRAME), problems)
     name = ""
     if "name" in value:
@@ -234,19 +249,25 @@ def _check_cadence(
     ensemble = found["ensemble"]
     if time.dt is None and ensemble is not None and ensemble.several:
         problems.add(
-            path, every, f"{FRAME} in an ensemble without time.dt, as each member has its own steps",
+            path,
+            every,
+            f"{FRAME} in an ensemble without time.dt, as each member has its own steps",
             f"write every: {FRAME}, or time.dt",
-        )  # fmt: skip
+        )
     if ensemble is not None and ensemble.retry:
         problems.add(
-            path, every, f"{FRAME} with ensemble.retry, as members that failed are run again with steps of their own",
+            path,
+            every,
+            f"{FRAME} with ensemble.retry, as members that failed are run again with steps of their own",
             f"write every: {FRAME}, or ensemble.retry=false",
-        )  # fmt: skip
+        )
     if keys["steps_per_exchange"] not in (0, None):
         problems.add(
-            path, every, f"{FRAME} with steps_per_exchange={keys['steps_per_exchange']}, which leave no field whole",
+            path,
+            every,
+            f"{FRAME} with steps_per_exchange={keys['steps_per_exchange']}, which leave no field whole",
             "write steps_per_exchange=0",
-        )  # fmt: skip
+        )
 
 
 def _named(read: Sequence[tuple[str, InstrumentConfig]], problems: ConfigErrors) -> list[InstrumentConfig]:

@@ -52,9 +52,11 @@ def _separations(path: str, given: Any, axis: int, grid: GridConfig, context: Co
         number = round(length / width)
         if abs(length - number * width) > SAME * width or number > count:
             context.problems.add(
-                f"{path}[{i}]", length, f"a multiple of the {width:g} of a cell up to {count * width:g}",
+                f"{path}[{i}]",
+                length,
+                f"a multiple of the {width:g} of a cell up to {count * width:g}",
                 f"the nearest is {min(number, count) * width:g}",
-            )  # fmt: skip
+            )
     return given
 
 
@@ -106,9 +108,10 @@ def read_surface(
             continue
         if not grid.lower[k] <= places[axis] <= grid.upper[k]:
             problems.add(
-                join(path, axis), places[axis],
+                join(path, axis),
+                places[axis],
                 f"a place in the grid's box, {grid.lower[k]:g} <= {axis} <= {grid.upper[k]:g}",
-            )  # fmt: skip
+            )
         elif is_flux and places[axis] == grid.upper[k] and found["boundaries"] and not found["boundaries"][k].periodic:
             problems.say(
                 path,

@@ -38,9 +38,11 @@ class SharedKeys:
         Nested(ShootingConfig), ShootingConfig(), about="windows in time with states of their own, for chaotic runs"
     )
     horizons: tuple[float, ...] | None = key(
-        ListOf(Real(above=0.0, formula=True), 1, optional=True, noun="times"), None,
-        units="s", about="ends of the runs that are fitted in turn; null: all of the run at once",
-    )  # fmt: skip
+        ListOf(Real(above=0.0, formula=True), 1, optional=True, noun="times"),
+        None,
+        units="s",
+        about="ends of the runs that are fitted in turn; null: all of the run at once",
+    )
     checkpoint: tuple[str, float | None] = key(
         OneOf(
             {"binomial": Integer(1), "budget": Real(low=1.0)},

@@ -14,8 +14,15 @@ from simjax.schema.instruments import InstrumentConfig, Instruments, line_points
 AS_KINDS = ("probe", "line", "box_mean", "spectrum", "radial_distribution")
 """Instruments that are also kinds of observations, as which they are read where no file holds their samples."""
 FITTED = (
-    *AS_KINDS, "slice", "surface_integral", "structure_function", "correlation", "body_surface", "tracks", "density",
-)  # fmt: skip
+    *AS_KINDS,
+    "slice",
+    "surface_integral",
+    "structure_function",
+    "correlation",
+    "body_surface",
+    "tracks",
+    "density",
+)
 
 
 def as_observations(

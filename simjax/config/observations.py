@@ -44,23 +44,27 @@ class ObservationKeys:
     """The keys of every observation besides its places."""
 
     times: tuple[float, ...] | None = key(
-        ListOf(Real(low=0.0, formula=True), 1, MOST_PLACES, optional=True, noun="numbers"), None,
-        units="s", about="when it is measured",
-    )  # fmt: skip
+        ListOf(Real(low=0.0, formula=True), 1, MOST_PLACES, optional=True, noun="numbers"),
+        None,
+        units="s",
+        about="when it is measured",
+    )
     every: int | None = key(
         Integer(1, optional=True), None, about="frames between measurements, in place of times; null: 1"
     )
     deviation: float | str | None = key(
-        NumberOrName("a finite number > 0, the name of a variable of the file, or null"), None,
+        NumberOrName("a finite number > 0, the name of a variable of the file, or null"),
+        None,
         about="standard deviation of the errors, in the variable's units",
-    )  # fmt: skip
+    )
     fraction: float | None = key(
         Real(above=0.0, optional=True), None, about="the same over the root mean square of what was measured"
     )
     noise: tuple[str, Any] | None = key(
-        OneOf({"student": Real(above=0.0), "huber": Real(above=0.0)}, words=("gaussian",), optional=True), None,
+        OneOf({"student": Real(above=0.0), "huber": Real(above=0.0)}, words=("gaussian",), optional=True),
+        None,
         about="distribution of the errors; of student its degrees of freedom, of huber its threshold",
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True)
@@ -71,20 +75,23 @@ class FileKeys:
         Text(optional=True, described="a path"), None, about="NetCDF, HDF5, NPZ or Zarr, with the measurements"
     )
     variable: str | None = key(
-        Text(optional=True, described="the name of a variable"), None,
+        Text(optional=True, described="the name of a variable"),
+        None,
         about="that of the file; null: the name of what is observed",
-    )  # fmt: skip
+    )
     mask: str | None = key(
-        Text(optional=True, described="the name of a variable"), None,
+        Text(optional=True, described="the name of a variable"),
+        None,
         about="variable of the file that is 0 where nothing was measured; null: mask, if there is one",
-    )  # fmt: skip
+    )
     member: int | None = key(
         Integer(0, optional=True), None, about="of the file of an ensemble the member that was measured, by its number"
     )
     order: tuple[str, ...] | None = key(
-        ListOf(Choice(AXES), 1, 3, optional=True, noun="axes"), None,
+        ListOf(Choice(AXES), 1, 3, optional=True, noun="axes"),
+        None,
         about="of a snapshot, the axes of an array without names, first to last; null: z, y, x, where the shape tells",
-    )  # fmt: skip
+    )
 
 
 COMMON: dict[str, Kind] = {field.name: field.metadata["kind"] for field in fields(ObservationKeys)}
@@ -124,9 +131,22 @@ def read_observation(
     variable = keys["of"] if kind == "output" else keys[kind]
     instrument = None if kind != "output" else next(one for one in found["outputs"] if one.name == keys[kind])
     return ObservationConfig(
-        kind, None if file or radii else variable, places, keys.get("shells", 0), file, keys["times"],
-        keys["every"] or 1, deviation, keys["fraction"], noise, target, radii, keys.get("width", 0.0), data, instrument,
-    )  # fmt: skip
+        kind,
+        None if file or radii else variable,
+        places,
+        keys.get("shells", 0),
+        file,
+        keys["times"],
+        keys["every"] or 1,
+        deviation,
+        keys["fraction"],
+        noise,
+        target,
+        radii,
+        keys.get("width", 0.0),
+        data,
+        instrument,
+    )
 
 
 def _read_target(path: str, kind: str, keys: Mapping[str, Any], context: Context) -> Formula | None:
@@ -213,9 +233,11 @@ def _check_times(where: str, keys: Mapping[str, Any], time: TimeConfig | None, p
         problems.say(where, f"{where}: times={list(keys['times'])} and every={keys['every']}: expected one of them")
     if keys.get("file") is not None and keys["every"] is not None:
         problems.add(
-            f"{where}.every", keys["every"], "none with a file, whose coordinate time says when",
+            f"{where}.every",
+            keys["every"],
+            "none with a file, whose coordinate time says when",
             "write times where it has no such coordinate",
-        )  # fmt: skip
+        )
     if time is None:
         return
     for i, when in enumerate(keys["times"] or ()):
@@ -259,9 +281,14 @@ def _misfits(
 
 
 def kind_of(
-    where: str, value: Mapping[str, Any], kinds: Iterable[str], common: Iterable[str], seen: str, example: str,
+    where: str,
+    value: Mapping[str, Any],
+    kinds: Iterable[str],
+    common: Iterable[str],
+    seen: str,
+    example: str,
     problems: ConfigErrors,
-) -> str | None:  # fmt: skip
+) -> str | None:
     """The one of `kinds` that an entry names by its key, beside the `common` keys; None after telling what is wrong."""
     kinds = tuple(kinds)
     named = [kind for kind in kinds if kind in value]

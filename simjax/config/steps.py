@@ -24,9 +24,11 @@ def read_integrator(time: TimeConfig, schema: ModelSchema, problems: ConfigError
     if time.tolerance is None:
         if name in ERROR_CONTROLLED:
             problems.add(
-                "time.integrator", name, f"one of {', '.join(schema.integrators)} for steps by dt or courant",
+                "time.integrator",
+                name,
+                f"one of {', '.join(schema.integrators)} for steps by dt or courant",
                 "write time.tolerance=1e-6 for steps that its estimate of errors chooses",
-            )  # fmt: skip
+            )
             return None
         return Choice(schema.integrators).read("time.integrator", name or schema.integrators[0], problems)
     known = schema.error_controlled
@@ -34,9 +36,11 @@ def read_integrator(time: TimeConfig, schema: ModelSchema, problems: ConfigError
         return None  # told by `check_steps`
     if name is not None and name not in known:
         problems.add(
-            "time.integrator", name, f"one of {', '.join(known)} with time.tolerance, as they estimate their errors",
+            "time.integrator",
+            name,
+            f"one of {', '.join(known)} with time.tolerance, as they estimate their errors",
             f"write time.integrator={known[0]}, or time.tolerance=null",
-        )  # fmt: skip
+        )
     return name or known[0]
 
 
@@ -89,9 +93,10 @@ def check_control(found: Mapping[str, Any], problems: ConfigErrors) -> None:
         problems.say("storage", "storage: expected none with time.tolerance, which rounding to 16 bits would miss")
     if found["steps_per_exchange"] not in (0, None):
         problems.add(
-            "steps_per_exchange", found["steps_per_exchange"],
+            "steps_per_exchange",
+            found["steps_per_exchange"],
             "0 with time.tolerance, as the errors of all devices decide on every step",
-        )  # fmt: skip
+        )
     if found["outputs"] is not None and found["outputs"].balanced:
         problems.say(
             "time.tolerance",

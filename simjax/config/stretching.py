@@ -61,8 +61,10 @@ def read_stretching(
         return None
     if by_axis and schema is not None and not schema.stretched:
         takers = ", ".join(name for name, one in MODELS.items() if one.stretched)
-        problems.say("grid.stretch", f"grid.stretch: model={schema.name} takes uniform grids only; leave it out, or "
-                     f"write one of {takers}")  # fmt: skip
+        problems.say(
+            "grid.stretch",
+            f"grid.stretch: model={schema.name} takes uniform grids only; leave it out, or write one of {takers}",
+        )
     for axis, (kind, value) in by_axis.items():
         path = f"grid.stretch.{axis}"
         if axis not in AXES[: len(grid.shape)]:
@@ -141,9 +143,11 @@ def check_named(found: Mapping[str, Any], several: bool, problems: ConfigErrors)
                 )
         arrays = [one.path for one in inverse.unknowns if one.path.split(".")[0] in SECTIONS]
         arrays += [
-            f"{section}.{name}" for section in SECTIONS for name, source in (found[section] or {}).items()
+            f"{section}.{name}"
+            for section in SECTIONS
+            for name, source in (found[section] or {}).items()
             if isinstance(source, FileSource)
-        ]  # fmt: skip
+        ]
         if arrays:
             problems.say(path, f"{moved}, while {arrays[0]} is given cell by cell; expected formulas")
 

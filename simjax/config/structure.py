@@ -15,10 +15,27 @@ from simjax.schema.parts import Chosen
 
 # Sections that the host reads, and sections that enter programs as arguments.
 _NOT_COMPILED = (
-    "experiment_name", "title", "output", "checkpoint", "limits", "resume", "exact", "overrides",
-    "description", "notes", "inverse", "outputs", "statistics", "stop", "events", "physics", "parameters", "seed",
-    "profile", "verify",
-)  # fmt: skip
+    "experiment_name",
+    "title",
+    "output",
+    "checkpoint",
+    "limits",
+    "resume",
+    "exact",
+    "overrides",
+    "description",
+    "notes",
+    "inverse",
+    "outputs",
+    "statistics",
+    "stop",
+    "events",
+    "physics",
+    "parameters",
+    "seed",
+    "profile",
+    "verify",
+)
 
 
 def structure_of(config: Config) -> Hashable:

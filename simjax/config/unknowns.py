@@ -49,14 +49,16 @@ class UnknownKeys:
     """An unknown as it is written."""
 
     guess: Any = key(
-        Unread("a number, a formula, or one formula per component"), None,
+        Unread("a number, a formula, or one formula per component"),
+        None,
         about="where the search starts; left out: the configuration's own value",
-    )  # fmt: skip
+    )
     positive: bool = key(Flag(), False, about="whether all values are above zero")
     bounds: tuple[float, ...] | None = key(
-        ListOf(Real(formula=True), 2, 2, optional=True, noun="numbers, lower and upper"), None,
+        ListOf(Real(formula=True), 2, 2, optional=True, noun="numbers, lower and upper"),
+        None,
         about="values lie between these",
-    )  # fmt: skip
+    )
     smooth: float | None = key(
         Real(above=0.0, optional=True), None, units="m", about="length over which the field is smoothed"
     )
@@ -65,9 +67,10 @@ class UnknownKeys:
     )
     scale: float | None = key(Real(above=0.0, optional=True), None, about="size of the latent unit")
     prior: tuple[str, Any] | None = key(
-        OneOf({name: Nested(prior) for name, prior in PRIORS.items()}, optional=True), None,
+        OneOf({name: Nested(prior) for name, prior in PRIORS.items()}, optional=True),
+        None,
         about="what is known before anything is measured",
-    )  # fmt: skip
+    )
     network: NetworkConfig | None = key(Nested(NetworkConfig, optional=True), None, about="what a module is")
 
 

@@ -124,9 +124,13 @@ def _leaves(path: str, value: Mapping[str, Any], known: Collection[str]) -> list
 
 
 def _check_normal(
-    vary: Sequence[Variation], size: int, design: str, seed: int | None, ranges: Mapping[str, Real],
+    vary: Sequence[Variation],
+    size: int,
+    design: str,
+    seed: int | None,
+    ranges: Mapping[str, Real],
     problems: ConfigErrors,
-) -> None:  # fmt: skip
+) -> None:
     """Check that what members draw from normal distributions, which have no ends, is allowed."""
     if not any(variation.kind == "normal" for variation in vary) or seed is None or len(problems):
         return

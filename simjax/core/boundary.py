@@ -258,13 +258,19 @@ class ScalarSide(Side):
 
 
 side(
-    "dirichlet", groups=("scalar",), keys=(FieldSchema("value", units="u"),), about="a given value on the side",
+    "dirichlet",
+    groups=("scalar",),
+    keys=(FieldSchema("value", units="u"),),
+    about="a given value on the side",
     make=lambda value: ScalarSide(Dirichlet(value)),
-)(ScalarSide)  # fmt: skip
+)(ScalarSide)
 side(
-    "neumann", groups=("scalar",), keys=(FieldSchema("slope", units="u m-1"),),
-    about="a given slope along the outward normal", make=lambda slope: ScalarSide(Neumann(slope)),
-)(ScalarSide)  # fmt: skip
+    "neumann",
+    groups=("scalar",),
+    keys=(FieldSchema("slope", units="u m-1"),),
+    about="a given slope along the outward normal",
+    make=lambda slope: ScalarSide(Neumann(slope)),
+)(ScalarSide)
 
 
 def _given(values: tuple[Value, ...] | None, number: int) -> Boundary:
@@ -291,9 +297,12 @@ def _carried(units: str, name: str) -> tuple[FieldSchema, FieldSchema]:
 
 @side("no_slip", groups=("scalar",), about="nothing passes")
 @side(
-    "no_slip", groups=("flow",), keys=(_VELOCITY,), tight=True,
+    "no_slip",
+    groups=("flow",),
+    keys=(_VELOCITY,),
+    tight=True,
     about="the fluid sticks to the wall, which moves with the velocity; nothing passes",
-)  # fmt: skip
+)
 class NoSlipWall(Side):
     """A wall the fluid sticks to; `velocity` is the wall's own, one value per component (none: at rest).
 
@@ -371,31 +380,42 @@ class Inflow(Side):
 
 
 side(
-    "inflow", groups=("scalar",), keys=(FieldSchema("value", units="u", default=None),),
-    about="what flows in has the value", make=lambda value: Inflow(scalar=value),
-)(Inflow)  # fmt: skip
+    "inflow",
+    groups=("scalar",),
+    keys=(FieldSchema("value", units="u", default=None),),
+    about="what flows in has the value",
+    make=lambda value: Inflow(scalar=value),
+)(Inflow)
 for _group, _units, _name, _further in (
-    ("flow with scalar", "u", "value", ()), ("flow with heat", "K", "temperature", (_SCALARS,)),
-):  # fmt: skip
+    ("flow with scalar", "u", "value", ()),
+    ("flow with heat", "K", "temperature", (_SCALARS,)),
+):
     side(
-        "no_slip", groups=(_group,), keys=(_VELOCITY, *_carried(_units, _name), *_further), tight=True,
+        "no_slip",
+        groups=(_group,),
+        keys=(_VELOCITY, *_carried(_units, _name), *_further),
+        tight=True,
         about="the fluid sticks to the wall, which moves with the velocity; the scalar passes where it is given there",
         make=lambda velocity=None, slope=None, scalars=None, _name=_name, **own: _walled(
             functools.partial(NoSlipWall, velocity, scalars=scalars), own.get(_name), slope, _name
         ),
-    )(NoSlipWall)  # fmt: skip
+    )(NoSlipWall)
     side(
-        "slip", groups=(_group,), keys=(*_carried(_units, _name), *_further),
+        "slip",
+        groups=(_group,),
+        keys=(*_carried(_units, _name), *_further),
         about="no friction; the scalar passes where it is given there",
         make=lambda slope=None, scalars=None, _name=_name, **own: _walled(
             functools.partial(SlipWall, scalars=scalars), own.get(_name), slope, _name
         ),
-    )(SlipWall)  # fmt: skip
+    )(SlipWall)
     side(
-        "inflow", groups=(_group,), keys=(_GIVEN_VELOCITY, FieldSchema(_name, units=_units), *_further),
+        "inflow",
+        groups=(_group,),
+        keys=(_GIVEN_VELOCITY, FieldSchema(_name, units=_units), *_further),
         about="a given velocity, in or out; what flows in has the value",
         make=lambda velocity, scalars=None, _name=_name, **own: Inflow(velocity, own.get(_name, 0.0), scalars),
-    )(Inflow)  # fmt: skip
+    )(Inflow)
 
 
 @side("outflow", groups=("scalar",), about="everything leaves unchanged")

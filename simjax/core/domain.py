@@ -158,9 +158,11 @@ class Domain(eqx.Module):
         leaves, tree = jax.tree.flatten(fields)
         kinds = flatten_layouts(layouts, tree)
         mirrored = center_layout(
-            [(Periodic(), Periodic()) if kinds[0].is_periodic(k) else (Neumann(), Neumann())
-             for k in range(self.grid.ndim)]
-        )  # fmt: skip
+            [
+                (Periodic(), Periodic()) if kinds[0].is_periodic(k) else (Neumann(), Neumann())
+                for k in range(self.grid.ndim)
+            ]
+        )
         axes, numbers = self.grid.stretched, self.grid.mean_spacing
         known = self.spacing(kinds[0], 0, leaves[0].dtype)
         # Alike in what varies between devices: the adjoint of a stencil gives all its fields cotangents that do.
@@ -300,10 +302,14 @@ class Domain(eqx.Module):
         array_axis = edge.ndim + axis - self.grid.ndim
         ghost = layout.boundaries[axis][side].ghost(
             edge if side == LOWER else lax.rev(edge, (array_axis,)),
-            axis=axis, side=side, offset=layout.offset[axis], width=width, t=t,
+            axis=axis,
+            side=side,
+            offset=layout.offset[axis],
+            width=width,
+            t=t,
             spacing=self._side_spacing(edge, layout, axis, side, width),
             positions=functools.partial(self._side_positions, edge, layout, axis, side),
-        )  # fmt: skip
+        )
         if side == LOWER and width > 1:
             ghost = lax.rev(ghost, (array_axis,))
         if self.split[axis] is None:

@@ -11,9 +11,13 @@ Links = list[tuple[int, int]]
 
 
 def exchanged(
-    first: list[Array], last: list[Array], axis: int, split: tuple[str, int], periodic: bool,
+    first: list[Array],
+    last: list[Array],
+    axis: int,
+    split: tuple[str, int],
+    periodic: bool,
     read: Sequence[tuple[int, int]],
-) -> tuple[list[Array], list[Array]]:  # fmt: skip
+) -> tuple[list[Array], list[Array]]:
     """The lower neighbour's last lines and the upper neighbour's first lines of several fields, in two messages.
 
     Args:

@@ -16,9 +16,15 @@ THREADS, BATCHES_AHEAD = 2, 4
 
 
 def batches(
-    windows: TrajectoryWindows, size: int, *, seed: int | None, epochs: int | None = None, drop_remainder: bool = True,
-    part: tuple[int, int] | None = None, workers: int = 0,
-) -> grain.DatasetIterator[dict[str, Any]]:  # fmt: skip
+    windows: TrajectoryWindows,
+    size: int,
+    *,
+    seed: int | None,
+    epochs: int | None = None,
+    drop_remainder: bool = True,
+    part: tuple[int, int] | None = None,
+    workers: int = 0,
+) -> grain.DatasetIterator[dict[str, Any]]:
     """Iterator over batches: dictionaries of NumPy arrays, those of a window with a leading axis of `size`.
 
     `get_state()` tells how far it is and `set_state(state)` goes there, to the sample; `grain.checkpoint` saves it with

@@ -85,9 +85,10 @@ def _require_surface(source: InstrumentConfig, points: SurfacePoints, config: Co
     if len(missed):
         place = [round(float(x), 6) for x in origin[missed[0]]]
         way = (
-            "the gradient of the distance" if points.directions is None
+            "the gradient of the distance"
+            if points.directions is None
             else f"a ray at {360 * missed[0] / len(origin):g} degrees"
-        )  # fmt: skip
+        )
         raise ConfigurationError(
             f"outputs: {source.name} finds no surface from {place} along {way} ({len(missed)} of {len(origin)} points)"
             ": expected a place in the body, or beside its surface; write another one."

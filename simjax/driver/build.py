@@ -53,9 +53,10 @@ def named_values(config: Config) -> dict[str, np.ndarray]:
     values = _named_numbers(config)
     size = config.ensemble.size
     require_memory(
-        size * BYTES_PER_MEMBER * (1 + len(config.ensemble.vary)), f"ensemble.size={size}",
+        size * BYTES_PER_MEMBER * (1 + len(config.ensemble.vary)),
+        f"ensemble.size={size}",
         "write a smaller ensemble.size",
-    )  # fmt: skip
+    )
     if not config.ensemble.several:
         return {name: np.asarray(value, np.float64) for name, value in values.items()}
     names = {variation.path: variation.value_name for variation in config.ensemble.vary}
@@ -252,10 +253,17 @@ def _find_file(config: Config, grid: Grid, field, source: FileSource, offsets, n
     components = []
     for variable, offset in zip(source.variables, offsets, strict=True):
         found = field_file(
-            source.file, variable, grid, offset, periodic=periodic,
-            units=_told(field.units), length_units=_told(config.schema.length_units), time=source.time,
-            member=source.member, order=source.order,
-        )  # fmt: skip
+            source.file,
+            variable,
+            grid,
+            offset,
+            periodic=periodic,
+            units=_told(field.units),
+            length_units=_told(config.schema.length_units),
+            time=source.time,
+            member=source.member,
+            order=source.order,
+        )
         components.append(found)
         notes += [note for note in found.notes if note not in notes]
     return tuple(components)
@@ -427,9 +435,15 @@ def plan_frames(config: Config, max_steps: int, halvings: int = 0, origin: Origi
 
     def scheduled(interval: float, start: float, dt: float | None) -> Schedule:
         return Schedule(
-            interval, start, dt, courant, max_steps, bound,
-            tolerance=tolerance, absolute_tolerance=time.absolute_tolerance,
-        )  # fmt: skip
+            interval,
+            start,
+            dt,
+            courant,
+            max_steps,
+            bound,
+            tolerance=tolerance,
+            absolute_tolerance=time.absolute_tolerance,
+        )
 
     schedule = scheduled(every, start, dt)
     if rest <= 1e-9 * every:

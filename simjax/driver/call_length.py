@@ -24,9 +24,7 @@ TARGET_SECONDS = 0.5
 class CallLength:
     """Divides frames into calls of about half a second and keeps the clock of the host."""
 
-    def __init__(
-        self, config: Config, programs: CompiledRun, goodput: GoodputLog, instruments: CompiledInstruments
-    ):  # fmt: skip
+    def __init__(self, config: Config, programs: CompiledRun, goodput: GoodputLog, instruments: CompiledInstruments):
         on_cpu, elsewhere = programs.seconds
         each = on_cpu if jax.devices()[0].platform == "cpu" else elsewhere
         self.size = programs.size * (programs.members or 1)

@@ -52,10 +52,12 @@ def check_run(config: Config, programs: CompiledRun, dataset: xarray.Dataset, st
         error = dataset[f"error_{name}"].isel(time=-1)
         checks.append(
             Check(
-                f"Relative error of {name} at the end", f"{float(error.max()):.2e}",
-                "finite, against the exact formula", bool(np.all(np.isfinite(error))),
+                f"Relative error of {name} at the end",
+                f"{float(error.max()):.2e}",
+                "finite, against the exact formula",
+                bool(np.all(np.isfinite(error))),
             )
-        )  # fmt: skip
+        )
     if config.closure:  # what the model conserves or lets fall, a further term may change
         return checks
     checks += [_falling(dataset, programs, *names) for names in config.schema.claimed("falling", config)]

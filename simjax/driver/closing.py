@@ -17,9 +17,15 @@ from simjax.schema.config import Config
 
 
 def write_reports(
-    folder: Path, config: Config, programs: CompiledRun, scene: Scene, statuses: np.ndarray,
-    tell: Callable[[str], None], outcome: str, **about: Any,
-) -> tuple[str, ...]:  # fmt: skip
+    folder: Path,
+    config: Config,
+    programs: CompiledRun,
+    scene: Scene,
+    statuses: np.ndarray,
+    tell: Callable[[str], None],
+    outcome: str,
+    **about: Any,
+) -> tuple[str, ...]:
     """Check what the run must have kept, tell what it did not, and write the report and the animation.
 
     outcome: how the run ended. about: what the report says beside that, as `RunReport` names it. Returns a sentence for
@@ -44,10 +50,18 @@ def write_reports(
             formats = ("png", *(form for form in config.output.pictures if form != "png"))
             write_summary(dataset, folder / "summary.png", title=title, scene=scene, formats=formats)
             report = RunReport(
-                title=title, description=config.description, checks=checks, config_yaml=config_yaml(config),
-                defaults_yaml=default_yaml(), command=command_line(), versions=versions(), device=device_name(),
-                units=units_of(programs), outcome=judged(outcome, failed), **about,
-            )  # fmt: skip
+                title=title,
+                description=config.description,
+                checks=checks,
+                config_yaml=config_yaml(config),
+                defaults_yaml=default_yaml(),
+                command=command_line(),
+                versions=versions(),
+                device=device_name(),
+                units=units_of(programs),
+                outcome=judged(outcome, failed),
+                **about,
+            )
             write_report(folder, dataset, report)
     return failed
 

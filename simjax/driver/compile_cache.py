@@ -59,8 +59,9 @@ def host_kind(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
     told = {platform.machine(), platform.processor(), sys.platform}
     with contextlib.suppress(OSError):
         lines = [line.partition(":") for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()]
-        told |= {f"{name.strip()} {' '.join(sorted(what.split()))}" for name, _, what in lines
-                 if name.strip() in PROCESSOR}  # fmt: skip
+        told |= {
+            f"{name.strip()} {' '.join(sorted(what.split()))}" for name, _, what in lines if name.strip() in PROCESSOR
+        }
     return f"{platform.machine() or 'host'}-{hashlib.sha256(' '.join(sorted(told)).encode()).hexdigest()[:12]}"
 
 
@@ -287,9 +288,11 @@ class Compilations:
     def described(self) -> dict[str, int | float]:
         """The counts for JSON."""
         return {
-            "compiled": self.compiled, "compile_seconds": round(self.compile_seconds, 3),
-            "from_cache": self.loaded, "load_seconds": round(self.load_seconds, 3),
-        }  # fmt: skip
+            "compiled": self.compiled,
+            "compile_seconds": round(self.compile_seconds, 3),
+            "from_cache": self.loaded,
+            "load_seconds": round(self.load_seconds, 3),
+        }
 
     def sentence(self) -> str:
         """Tell both counts, such as `Compiled 2 programs in 4.2 s, took 3 from the cache in 0.1 s.`"""

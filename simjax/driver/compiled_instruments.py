@@ -139,15 +139,25 @@ class CompiledInstruments:
         def forward(values, files, state, clock, until, sums):
             seen, known = programs.build(values, files)
             sight = Sight(
-                {name: self._watch(name, schedule, steps, seen, known, files) for name in self.watched}, until[1],
-                self.statistics.gatherings(schedule, seen, known, files), until[2],
+                {name: self._watch(name, schedule, steps, seen, known, files) for name in self.watched},
+                until[1],
+                self.statistics.gatherings(schedule, seen, known, files),
+                until[2],
                 None if self._halt is None else self._halt(seen, known),
-            )  # fmt: skip
+            )
             model, params = programs.build(vary_like(values, state), files)
             return advance_watching(
-                model, programs.integrator, params, state, clock, schedule,
-                steps=steps, until=until[0], sight=sight, sums=sums,
-            )  # fmt: skip
+                model,
+                programs.integrator,
+                params,
+                state,
+                clock,
+                schedule,
+                steps=steps,
+                until=until[0],
+                sight=sight,
+                sums=sums,
+            )
 
         one: Any = programs._one
         rows = self._specs(self.watched)

@@ -45,9 +45,7 @@ class CompiledParticleRun(CompiledRun):
     regrows = True
     smaller = "fewer particles"
 
-    def __init__(
-        self, config: Config, given: Sequence[str] = (), absent: Sequence = (), *, start: Start | None = None
-    ):  # fmt: skip
+    def __init__(self, config: Config, given: Sequence[str] = (), absent: Sequence = (), *, start: Start | None = None):
         super().__init__(config, absent)
         self.family = family_of(config)
         for path in given:
@@ -127,9 +125,14 @@ class CompiledParticleRun(CompiledRun):
         found = self._arrays(model, state, params)
         balances = functools.cache(lambda: model.readings(state, params)) if self.config.outputs.balanced else dict
         return View(
-            self.domain, self.cells.periodic, found, numbers, cells=self.cells, particles=fields_of(state),
+            self.domain,
+            self.cells.periodic,
+            found,
+            numbers,
+            cells=self.cells,
+            particles=fields_of(state),
             balances=balances,
-        )  # fmt: skip
+        )
 
     def diagnostics(self, model, t, state, params):
         found = super().diagnostics(model, t, state, params)

@@ -254,9 +254,12 @@ def _moments(kinds: Sequence[str], variables: Sequence[str]) -> Moments:
     if COVARIANCE in kinds:
         pairs += tuple(itertools.combinations(names, 2))
     return Moments(
-        means=names if {*kinds} - {MIN, MAX} else (), pairs=pairs, thirds=names if THIRD_MOMENT in kinds else (),
-        mins=names if MIN in kinds else (), maxs=names if MAX in kinds else (),
-    )  # fmt: skip
+        means=names if {*kinds} - {MIN, MAX} else (),
+        pairs=pairs,
+        thirds=names if THIRD_MOMENT in kinds else (),
+        mins=names if MIN in kinds else (),
+        maxs=names if MAX in kinds else (),
+    )
 
 
 def _centred(programs: CompiledFieldRun, *outputs: Output) -> str:

@@ -15,9 +15,7 @@ from simjax.models.registry import MODELS
 from simjax.schema.errors import closest
 
 
-def load(
-    experiment: str | None = None, overrides: Sequence[str] = (), *, config_dir: str | None = None
-) -> Simulation:  # fmt: skip
+def load(experiment: str | None = None, overrides: Sequence[str] = (), *, config_dir: str | None = None) -> Simulation:
     """A shipped or own experiment, configured: `load("fluid", overrides=["grid.shape=[128,128]"])`.
 
     Args:

@@ -58,9 +58,13 @@ class RunFunction:
     """`(frames + 1,)`: the start and the end of every frame."""
 
     def __init__(
-        self, config: Config, *, fields: Sequence[str] = (), variables: Sequence[str] | None = None,
+        self,
+        config: Config,
+        *,
+        fields: Sequence[str] = (),
+        variables: Sequence[str] | None = None,
         checkpoint: Checkpoint = "auto",
-    ):  # fmt: skip
+    ):
         config = with_devices(config)
         rollout = DifferentiableRun(config, given=tuple(fields), checkpoint=checkpoint, moving=True)
         self.values, self.times = rollout.start_values(), rollout.times()
@@ -71,9 +75,7 @@ class RunFunction:
         rollout.provide_room(self.values, self._known)
         self._program = share(("run function", rollout.structure, names), lambda: _program(rollout.bare(), names))
 
-    def __call__(
-        self, values: Mapping[str, Any] | None = None, fields: Mapping[str, Any] | None = None
-    ) -> Trajectory:  # fmt: skip
+    def __call__(self, values: Mapping[str, Any] | None = None, fields: Mapping[str, Any] | None = None) -> Trajectory:
         """The run with these numbers and fields, and the configuration's own where none is given.
 
         Args:

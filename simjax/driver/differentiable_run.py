@@ -66,9 +66,15 @@ class DifferentiableRun:
     """
 
     def __init__(
-        self, config: Config, *, sizes: Mapping[str, int] | None = None, given: Sequence[str] = (),
-        checkpoint: Checkpoint = "auto", guess: Guess = ({}, {}), moving: bool = False,
-    ):  # fmt: skip
+        self,
+        config: Config,
+        *,
+        sizes: Mapping[str, int] | None = None,
+        given: Sequence[str] = (),
+        checkpoint: Checkpoint = "auto",
+        guess: Guess = ({}, {}),
+        moving: bool = False,
+    ):
         if config.ensemble.size > 1 or config.ensemble.vary:
             raise ConfigurationError("ensemble: expected one member, as a gradient is that of one run; leave it out.")
         if not isinstance(config.steps_per_exchange, int):
@@ -161,9 +167,15 @@ class DifferentiableRun:
         return self.programs.begin(values, fields, self._steps_per_exchange)
 
     def advance(
-        self, values, fields: Fields, state, observe: Callable | None = None,
-        *, first_frame: Array | int = 0, frames: int | None = None,
-    ) -> tuple[Trajectory, Any]:  # fmt: skip
+        self,
+        values,
+        fields: Fields,
+        state,
+        observe: Callable | None = None,
+        *,
+        first_frame: Array | int = 0,
+        frames: int | None = None,
+    ) -> tuple[Trajectory, Any]:
         """`frames` frames (by default all) of this block from `state`, which is that before frame `first_frame`.
 
         `observe(model, t, state, params)` gives what is recorded at the end of each frame; the second result is what
@@ -181,10 +193,17 @@ class DifferentiableRun:
 
         clock = dataclasses.replace(self.programs.clock_at_start(), frame=jnp.asarray(first_frame, jnp.int32))
         trajectory = simulate(
-            model, self.programs.integrator, params, state, self.schedule, clock=clock,
-            frames=self.frames if frames is None else frames, observe=watch, checkpoint=self.checkpoint,
+            model,
+            self.programs.integrator,
+            params,
+            state,
+            self.schedule,
+            clock=clock,
+            frames=self.frames if frames is None else frames,
+            observe=watch,
+            checkpoint=self.checkpoint,
             on_fault="keep",  # callers ask the status
-        )  # fmt: skip
+        )
         return trajectory, watch(time_of(clock, self.schedule), state, known)
 
     @property

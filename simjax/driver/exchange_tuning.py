@@ -30,9 +30,18 @@ LONGEST = 10.0
 
 # What changes no time of a step.
 INDIFFERENT = (
-    "experiment_name", "title", "resume", "seed", "steps_per_exchange", "exact", "output", "checkpoint", "limits",
-    "inverse", "verify",
-)  # fmt: skip
+    "experiment_name",
+    "title",
+    "resume",
+    "seed",
+    "steps_per_exchange",
+    "exact",
+    "output",
+    "checkpoint",
+    "limits",
+    "inverse",
+    "verify",
+)
 
 
 def key_of(config: Config) -> Key:
@@ -60,12 +69,14 @@ def chosen_before(config: Config, meta: dict[str, Any]) -> int | None:
     return found["count"] if found and found == kept(config, found["count"]) else None
 
 
-def measured(programs: CompiledRun, schedule: Schedule, state, clock) -> tuple[int, str]:
-    """Steps between two exchanges by measurement, of steps from a state and clock, and a sentence on it.
+def choose(programs: CompiledRun, schedule: Schedule, state, clock, before: int | None) -> tuple[int, str]:
+    """Steps between two exchanges, and a sentence on them: those of `before`, or by timing steps from a state.
 
     Unblocked steps are left for others that are faster by more than noise. What was measured for the configuration,
     the devices and the versions is not measured again, and nothing is compiled then.
     """
+    if before is not None:
+        return before, f"steps_per_exchange=auto is {before}, as before."
     begin, seconds = wall.monotonic(), {}
     if wanted():
         seconds = tuner().times(key_of(programs.config), lambda: _timed(programs, schedule, state, clock))

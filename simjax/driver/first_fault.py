@@ -25,8 +25,10 @@ TOLERANCE_ADVICE = "Try a larger time.tolerance or time.absolute_tolerance, prec
 FIELDS_ADVICE = "Try a finer grid, a smaller time.dt or time.courant, or more viscosity."
 
 
-def advice_for(programs: CompiledRun) -> str:
-    """Say what a user may try where a run fails."""
+def advice_for(programs: CompiledRun, status: int = OK) -> str:
+    """Say what a user may try where a run fails with this status."""
+    if status & UNBALANCED:
+        return "Write velocities that balance at all times."
     if isinstance(programs, CompiledParticleRun):
         return programs.family.advice
     return FIELDS_ADVICE if programs.config.time.tolerance is None else TOLERANCE_ADVICE

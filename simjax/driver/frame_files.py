@@ -69,30 +69,50 @@ def open_writer(
     keep_until_step: of a run that goes on, the step of its checkpoint; later frames are removed.
     """
     options: dict[str, Any] = {
-        "members": programs.members, "parameters": programs.used_parameters(plan.schedule), "dtype": programs.dtype,
-        "diagnostics": sorted(programs.observed_shapes()[1]), "attributes": file_attributes(config, run_id),
-        "title": config.title or config.experiment_name, "keep_until_step": keep_until_step,
-        "rounding_bits": config.output.rounding_bits, "about": describe_numbers(programs),
+        "members": programs.members,
+        "parameters": programs.used_parameters(plan.schedule),
+        "dtype": programs.dtype,
+        "diagnostics": sorted(programs.observed_shapes()[1]),
+        "attributes": file_attributes(config, run_id),
+        "title": config.title or config.experiment_name,
+        "keep_until_step": keep_until_step,
+        "rounding_bits": config.output.rounding_bits,
+        "about": describe_numbers(programs),
         "parts": own_parts(programs),
-    }  # fmt: skip
+    }
     if isinstance(programs, CompiledParticleRun):
         family, start = programs.family, programs.start_of
         bounds, charge = family.bounds, family.charge(start)
         every = np.arange(start.count)
         chosen = every if programs.written is None else programs.written
         return ParticleWriter(
-            folder, lower=bounds.lower, upper=bounds.upper, periodic=bounds.periodic, names=programs.names,
-            scalars=family.scalars, numbers=chosen, of=start.count, species=start.species[chosen],
-            species_names=family.species, mass=family.mass(start)[chosen],
-            charge=None if charge is None else charge[chosen], **options,
-        )  # fmt: skip
+            folder,
+            lower=bounds.lower,
+            upper=bounds.upper,
+            periodic=bounds.periodic,
+            names=programs.names,
+            scalars=family.scalars,
+            numbers=chosen,
+            of=start.count,
+            species=start.species[chosen],
+            species_names=family.species,
+            mass=family.mass(start)[chosen],
+            charge=None if charge is None else charge[chosen],
+            **options,
+        )
     assert isinstance(programs, CompiledFieldRun)
     return GridWriter(
-        folder, programs.grid, programs.outputs, periodic=[axis.periodic for axis in config.boundaries],
-        time_units=config.schema.time_units, length_units=config.schema.length_units,
-        member_numbers=config.ensemble.members, statistics=programs.config.ensemble.statistics,
-        reduced=programs.observed, **options,
-    )  # fmt: skip
+        folder,
+        programs.grid,
+        programs.outputs,
+        periodic=[axis.periodic for axis in config.boundaries],
+        time_units=config.schema.time_units,
+        length_units=config.schema.length_units,
+        member_numbers=config.ensemble.members,
+        statistics=programs.config.ensemble.statistics,
+        reduced=programs.observed,
+        **options,
+    )
 
 
 def file_attributes(config: Config, run_id: str) -> dict[str, Any]:
@@ -177,10 +197,14 @@ def own_parts(programs: CompiledRun) -> list[Part]:
     for who, own in enumerate(blocks):
         found += [(who, bounds) for bounds in _joined(own)]
     shared = [[who for who, other in found if other == bounds] for _, bounds in found]
-    parts = [programs.ranges_of(bounds, own.index(who), len(own))
-             for (who, bounds), own in zip(found, shared, strict=True)]  # fmt: skip
-    return [Part(number, ranges) for number, ((who, _), ranges) in enumerate(zip(found, parts, strict=True))
-            if who == group.index]  # fmt: skip
+    parts = [
+        programs.ranges_of(bounds, own.index(who), len(own)) for (who, bounds), own in zip(found, shared, strict=True)
+    ]
+    return [
+        Part(number, ranges)
+        for number, ((who, _), ranges) in enumerate(zip(found, parts, strict=True))
+        if who == group.index
+    ]
 
 
 def _joined(blocks: Sequence[Bounds]) -> list[Bounds]:

@@ -34,9 +34,13 @@ class GoodputLog:
     """
 
     def __init__(
-        self, launched: float, *, kept: bool = True,
-        monotonic: Callable[[], float] = wall.monotonic, now: Callable[[], float] = wall.time,
-    ):  # fmt: skip
+        self,
+        launched: float,
+        *,
+        kept: bool = True,
+        monotonic: Callable[[], float] = wall.monotonic,
+        now: Callable[[], float] = wall.time,
+    ):
         self.launched, self._kept, self._monotonic = launched, kept, monotonic
         self._zero = now() - monotonic()  # a part keeps to one clock, whatever is done to the other
         self._activity = STARTUP

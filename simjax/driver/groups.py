@@ -140,18 +140,25 @@ def of_group(config: Config, group: Group) -> Config:
         statistics = dataclasses.replace(statistics, names=("mean", *statistics.names))
     part = 2.0**-group.halvings
     return dataclasses.replace(
-        config, title=f"{config.title or config.experiment_name}, members {numbers[0]} to {numbers[group.own - 1]}",
+        config,
+        title=f"{config.title or config.experiment_name}, members {numbers[0]} to {numbers[group.own - 1]}",
         ensemble=dataclasses.replace(
-            ensemble, size=len(places), group=None, vary=vary, numbers=tuple(numbers.tolist()), statistics=statistics,
+            ensemble,
+            size=len(places),
+            group=None,
+            vary=vary,
+            numbers=tuple(numbers.tolist()),
+            statistics=statistics,
             retry=False,
         ),
         time=dataclasses.replace(
-            time, dt=None if time.dt is None else time.dt * part,
+            time,
+            dt=None if time.dt is None else time.dt * part,
             courant=None if time.courant is None else time.courant * part,
             tolerance=None if time.tolerance is None else time.tolerance * part,
         ),
         output=dataclasses.replace(config.output, report=False, animation=False),
-    )  # fmt: skip
+    )
 
 
 class GroupedRun:
@@ -160,9 +167,7 @@ class GroupedRun:
     What is known of finished groups is in `groups.json`: they are not computed again when the run goes on.
     """
 
-    def __init__(
-        self, config: Config, programs: CompiledRun, signals: StopSignals, progress: bool, launched: float
-    ):  # fmt: skip
+    def __init__(self, config: Config, programs: CompiledRun, signals: StopSignals, progress: bool, launched: float):
         self.config, self.programs, self.signals, self.progress = config, programs, signals, progress
         self.processes = processes()
         self.started, self.length = launched, programs.config.ensemble.size
@@ -286,9 +291,15 @@ class GroupedRun:
         frames = np.atleast_1d(whole(run.clock.frame))[: group.own]
         own = tuple(statuses[: group.own].tolist())
         done = Finished(
-            group.name, group.places[: group.own], group.halvings, self.config.time.end, own, tuple(frames.tolist()),
-            tuple(run.triggers.times[: group.own].tolist()), write(self.config.stop),
-        )  # fmt: skip
+            group.name,
+            group.places[: group.own],
+            group.halvings,
+            self.config.time.end,
+            own,
+            tuple(frames.tolist()),
+            tuple(run.triggers.times[: group.own].tolist()),
+            write(self.config.stop),
+        )
         self.finished = [one for one in self.finished if one.name != group.name] + [done]
         self._write_record()
         self._tell_of(group, done, run)
@@ -428,15 +439,23 @@ class GroupedRun:
         with self._alone() as first:
             if first:
                 failed = write_reports(
-                    self.folder, self.config, programs, scene, statuses, self.tell, wall_seconds=elapsed,
-                    outcome=outcome, compile_seconds=self.compile_seconds, run_id=self.run.id,
+                    self.folder,
+                    self.config,
+                    programs,
+                    scene,
+                    statuses,
+                    self.tell,
+                    wall_seconds=elapsed,
+                    outcome=outcome,
+                    compile_seconds=self.compile_seconds,
+                    run_id=self.run.id,
                     started=self.part.started,
                     notes=[
                         f"{len(self.groups)} groups of {self.length} members, one after another.",
                         *said_of_times(self._stop_times(), programs.member_named),
                     ],
                     resume_command=f"python -m simjax.run resume={shlex.quote(str(self.folder))}",
-                )  # fmt: skip
+                )
         failed = tuple(self.processes.gather(failed)[0])
         message = outcome if stopped else f"{outcome} in {elapsed:.1f} s ({self.compile_seconds:.1f} s compiling)"
         message = judged(message, failed)

@@ -171,9 +171,14 @@ def at_frame(measured: tuple[Any, Mapping[str, Any]], time: float, step: int) ->
 
 
 def of_call(
-    instruments: CompiledInstruments, plan: Plan, frame: int, substeps: int, steps: int, step: int,
+    instruments: CompiledInstruments,
+    plan: Plan,
+    frame: int,
+    substeps: int,
+    steps: int,
+    step: int,
     found: Mapping[str, Readings],
-) -> list[Samples]:  # fmt: skip
+) -> list[Samples]:
     """Samples of what a call of `CompiledInstruments.advance` read: so many steps, after `substeps` of a frame and
     `step` in all."""
     samples = []
@@ -189,12 +194,19 @@ def _writer(
     config: Config = programs.config
     fixed, dims, described = coordinates_of(instrument, programs)
     return InstrumentWriter(
-        path, instrument.outputs, dims, fixed, dtype=programs.dtype,
-        members=None if programs.members is None else config.ensemble.members, time_units=config.schema.time_units,
-        attributes=attributes, title=f"{config.title or config.experiment_name}: {instrument.source.name}",
-        keep_until_step=keep_until_step, parts=[WHOLE] if processes().first else [],
+        path,
+        instrument.outputs,
+        dims,
+        fixed,
+        dtype=programs.dtype,
+        members=None if programs.members is None else config.ensemble.members,
+        time_units=config.schema.time_units,
+        attributes=attributes,
+        title=f"{config.title or config.experiment_name}: {instrument.source.name}",
+        keep_until_step=keep_until_step,
+        parts=[WHOLE] if processes().first else [],
         described=described,
-    )  # fmt: skip
+    )
 
 
 def coordinates_of(

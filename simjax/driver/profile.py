@@ -67,9 +67,14 @@ def profiled(program: Any, arguments: Callable[[], tuple], folder: Path | None, 
     parts = {name: spent / (CALLS * steps) for name, spent in times.items()}
     between = parts.pop(BETWEEN, 0.0)
     return {
-        "device": device_name(), "steps": CALLS * steps, "seconds": sum(parts.values()) + between,
-        "seconds_untraced": untraced, "parts": parts, BETWEEN: between, **_limits(compiled, untraced),
-    }  # fmt: skip
+        "device": device_name(),
+        "steps": CALLS * steps,
+        "seconds": sum(parts.values()) + between,
+        "seconds_untraced": untraced,
+        "parts": parts,
+        BETWEEN: between,
+        **_limits(compiled, untraced),
+    }
 
 
 def _limits(compiled: Any, seconds: float) -> dict[str, float | None]:
@@ -81,11 +86,15 @@ def _limits(compiled: Any, seconds: float) -> dict[str, float | None]:
     if peak is None and memory is not None:
         peak = memory.argument_size_in_bytes + memory.output_size_in_bytes + memory.temp_size_in_bytes
     return {
-        "bytes": moved, "flops": operations,
-        "bytes_per_second": moved / seconds, "flops_per_second": operations / seconds,
-        "copy_bytes_per_second": copied, "share_of_copy": moved / seconds / copied,
-        "flops_per_byte": operations / moved if moved else None, "peak_bytes": None if peak is None else float(peak),
-    }  # fmt: skip
+        "bytes": moved,
+        "flops": operations,
+        "bytes_per_second": moved / seconds,
+        "flops_per_second": operations / seconds,
+        "copy_bytes_per_second": copied,
+        "share_of_copy": moved / seconds / copied,
+        "flops_per_byte": operations / moved if moved else None,
+        "peak_bytes": None if peak is None else float(peak),
+    }
 
 
 def copy_rate(size: int = COPIED_BYTES, times: int = 8) -> float:
@@ -161,9 +170,7 @@ def parts_of_operations(text: str) -> tuple[dict[str, str | None], set[str]]:
     return parts, {name for name, rest in lines if _HOLDS_OTHERS.search(rest)}
 
 
-def profile_run(
-    programs: CompiledRun, schedule: Schedule, state: Any, clock: Any, until: int, folder: Path
-) -> str:  # fmt: skip
+def profile_run(programs: CompiledRun, schedule: Schedule, state: Any, clock: Any, until: int, folder: Path) -> str:
     """Write a profile of steps from a state of a run, which is kept, and return a sentence about it.
 
     The run goes on where that fails. Of several processes all take the steps, and the first writes.

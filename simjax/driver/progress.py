@@ -255,9 +255,14 @@ class IterationProgress:
     """
 
     def __init__(
-        self, title: str, iterations: int, *, noun: str = "iteration", stream: Stream | None = None,
+        self,
+        title: str,
+        iterations: int,
+        *,
+        noun: str = "iteration",
+        stream: Stream | None = None,
         interval: float = 5.0,
-    ):  # fmt: skip
+    ):
         self.title, self.iterations, self.noun, self.interval = title, iterations, noun, interval
         self.stream: Stream = OutlivingStream(sys.stdout if stream is None else stream)
         self._first: tuple[float, int] | None = None

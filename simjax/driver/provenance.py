@@ -133,15 +133,23 @@ def check_same_run(
 
 
 RUN_META = {
-    "time": float, "interval": float, "frame_time": float, "origin_time": float, "origin_frame": int, "halvings": int,
-}  # fmt: skip
+    "time": float,
+    "interval": float,
+    "frame_time": float,
+    "origin_time": float,
+    "origin_frame": int,
+    "halvings": int,
+}
 """What the checkpoint of a run says of itself, beside the description of the run."""
 
 
 def restore(
-    folder: Path, config: Config, parameters: Mapping[str, Any], template: Callable[[dict[str, Any]], Any],
+    folder: Path,
+    config: Config,
+    parameters: Mapping[str, Any],
+    template: Callable[[dict[str, Any]], Any],
     wanted: Mapping[str, type] = RUN_META,
-) -> tuple[Run, Restored, list[str]]:  # fmt: skip
+) -> tuple[Run, Restored, list[str]]:
     """The run in a folder, its newest whole checkpoint, and sentences about what is done differently from now on.
 
     template: of what the checkpoint holds, from what it says of itself (`Checkpoints.latest`), which has at least the
@@ -233,9 +241,7 @@ class Part:
     from_step: the step that it goes on from; None for a new run.
     """
 
-    def __init__(
-        self, folder: Path, config: Config, run: Run, *, from_step: int | None, notes: Sequence[str] = ()
-    ):  # fmt: skip
+    def __init__(self, folder: Path, config: Config, run: Run, *, from_step: int | None, notes: Sequence[str] = ()):
         self.folder, self.config, self.run = folder, config, run
         self._part: dict[str, Any] = {
             "started": _now(),
@@ -263,8 +269,11 @@ class Part:
     def end(self, outcome: str, compiled: Compilations, failed_checks: Sequence[str] = ()) -> None:
         """Record how the part ended, a sentence for each check that failed, and what was compiled for it."""
         self._part |= {
-            "ended": _now(), "outcome": outcome, "failed_checks": list(failed_checks), "programs": compiled.described(),
-        }  # fmt: skip
+            "ended": _now(),
+            "outcome": outcome,
+            "failed_checks": list(failed_checks),
+            "programs": compiled.described(),
+        }
         write_text(self._path, self._text())
 
     @property

@@ -110,7 +110,10 @@ class Result:
         picture = Picture(summary.read_bytes(), "png")._repr_html_() if summary.is_file() else ""
         variables = ", ".join(str(name) for name in self.ds.data_vars)
         rows = [
-            ("outcome", self.message), ("folder", self.folder), ("content", describe(self.ds)),
-            ("variables", variables), ("failed checks", " ".join(self.failed_checks)),
-        ]  # fmt: skip
+            ("outcome", self.message),
+            ("folder", self.folder),
+            ("content", describe(self.ds)),
+            ("variables", variables),
+            ("failed checks", " ".join(self.failed_checks)),
+        ]
         return card(self._title or "Result", rows) + picture

@@ -94,10 +94,20 @@ class RunFolder:
     """
 
     def __init__(
-        self, folder: Path, config: Config, programs: CompiledRun, plan: Plan, notes: list[str], progress: bool,
-        *, run: Run, goodput: GoodputLog, keep_until_step: int | None, counted: Mapping[str, Any] | None = None,
+        self,
+        folder: Path,
+        config: Config,
+        programs: CompiledRun,
+        plan: Plan,
+        notes: list[str],
+        progress: bool,
+        *,
+        run: Run,
+        goodput: GoodputLog,
+        keep_until_step: int | None,
+        counted: Mapping[str, Any] | None = None,
         instruments: CompiledInstruments,
-    ):  # fmt: skip
+    ):
         self.folder, self.config, self.programs, self.plan, self.run = folder, config, programs, plan, run
         self.group, self.goodput = processes(), goodput
         self.notes = [*version_notes(), *config.notes, *notes, *cache_notes()]
@@ -124,9 +134,7 @@ class RunFolder:
             require_frames(folder / FOLDER / name, kept, (counted or {}).get("samples", {}).get(name))
         known = None if keep_until_step is None else (counted or {}).get("statistics", {})
         self.statistics = StatisticsOutput(folder, instruments.statistics, file_attributes(config, run.id), known)
-        self.events = EventFiles(
-            folder, programs, plan, run.id, keep_until_step, (counted or {}).get("events", {})
-        )  # fmt: skip
+        self.events = EventFiles(folder, programs, plan, run.id, keep_until_step, (counted or {}).get("events", {}))
         self._metrics: TextIO | None = None
         self._first_energy: float | None = None
         self._log: TextIO | None = None
@@ -137,9 +145,12 @@ class RunFolder:
         if progress:
             size = programs.size * (programs.members or 1)
             self.display = Progress(
-                config.title or config.experiment_name, config.time.end, size, units=units_of(programs),
+                config.title or config.experiment_name,
+                config.time.end,
+                size,
+                units=units_of(programs),
                 time_units=config.schema.time_units,
-            )  # fmt: skip
+            )
             self.display.start()
         for note in self.notes:
             self.tell(note)
@@ -180,8 +191,10 @@ class RunFolder:
         fields, diagnostics, _ = programs.observe()(programs.values, programs.files, state, clock, at)
         return dataset_of(
             lambda folder: open_writer(folder, programs, self.config, self.plan, self.run.id),
-            step, time, on_host(programs, fields, diagnostics)[0],
-        )  # fmt: skip
+            step,
+            time,
+            on_host(programs, fields, diagnostics)[0],
+        )
 
     def _kept_metrics(self) -> dict[Path, str]:
         """Read the metrics of a resumed run without the lines after the checkpoint's step."""
@@ -378,9 +391,12 @@ class RunFolder:
             self.display.finish("")
         files = [file.close for file in (self._metrics, self._log) if file is not None]
         writers = (
-            self.writer.abandon, self.instruments.abandon, self.statistics.abandon, self.events.abandon,
+            self.writer.abandon,
+            self.instruments.abandon,
+            self.statistics.abandon,
+            self.events.abandon,
             self.checkpoints.abandon,
-        )  # fmt: skip
+        )
         for close in (*writers, self.goodput.end, *files):
             with contextlib.suppress(Exception):
                 close()
@@ -407,11 +423,23 @@ class RunFolder:
         if self.group.first:
             with self.goodput.during(OUTPUT):
                 self.failed_checks = write_reports(
-                    self.folder, self.config, self.programs, scene, self.statuses, self.tell, outcome=outcome,
-                    wall_seconds=elapsed, compile_seconds=pace.compile_seconds, updates_per_second=pace.rate,
-                    steps=self.steps, run_id=self.run.id, started=self._part.started, notes=self.notes,
-                    resume_command=self._resume_command(), goodput=account(self.goodput.lines(self.folder)).seconds,
-                )  # fmt: skip
+                    self.folder,
+                    self.config,
+                    self.programs,
+                    scene,
+                    self.statuses,
+                    self.tell,
+                    outcome=outcome,
+                    wall_seconds=elapsed,
+                    compile_seconds=pace.compile_seconds,
+                    updates_per_second=pace.rate,
+                    steps=self.steps,
+                    run_id=self.run.id,
+                    started=self._part.started,
+                    notes=self.notes,
+                    resume_command=self._resume_command(),
+                    goodput=account(self.goodput.lines(self.folder)).seconds,
+                )
         self.failed_checks = tuple(self.group.gather(self.failed_checks)[0])
 
     def _resume_command(self) -> str:

@@ -86,9 +86,13 @@ class Simulation:
         return self._parts.frames
 
     def run(
-        self, *, resume: str | Path | None = None, progress: bool | None = None, launched: float | None = None,
+        self,
+        *,
+        resume: str | Path | None = None,
+        progress: bool | None = None,
+        launched: float | None = None,
         on_stop: Literal["raise", "return"] = "raise",
-    ) -> Result:  # fmt: skip
+    ) -> Result:
         """Run to time.end, or go on with an earlier run.
 
         A section `inverse` is not searched: `simjax.Search(simulation).run()` does that.
@@ -126,8 +130,11 @@ class Simulation:
             step = f"errors of steps below {time.tolerance:g}"
         else:
             step = f"steps of {time.dt:g}" if time.dt is not None else f"Courant number {time.courant:g}"
-        mesh = {name: count for name, count in dataclasses.asdict(config.mesh).items()
-                if name in ("x", "y", "z", "ensemble") and count > 1}  # fmt: skip
+        mesh = {
+            name: count
+            for name, count in dataclasses.asdict(config.mesh).items()
+            if name in ("x", "y", "z", "ensemble") and count > 1
+        }
         fields = None if particles else config.grid_of_fields()
         grid = None if fields is None else grid_of(fields)
         rows = [

@@ -39,7 +39,7 @@ from simjax.errors import NumericalError, ResourceError, Stopped
 from simjax.parallel import whole
 from simjax.processes import processes
 from simjax.schema.config import AUTO, Config
-from simjax.status import HOPELESS, OK, UNBALANCED, reasons
+from simjax.status import HOPELESS, OK, reasons
 from simjax.stepping.clock import at_frame_start, elapsed_of
 from simjax.stepping.moments import Sums
 from simjax.stepping.simulate import Schedule
@@ -84,8 +84,6 @@ class SingleRun:
         self.substeps = 0  # fixed steps since then
         self.halvings = self.halvings_before = 0  # how often the step was halved after a failure
 
-    # ------------------------------------------------------------------ beginnings
-
     def prepare(self) -> None:
         """Everything that can be refused before a file is written: initial fields, the time step."""
         refuse_objective(self.programs)
@@ -114,9 +112,11 @@ class SingleRun:
         """The run in `folder`, from its last good checkpoint to time.end."""
         parameters, statistics = self.programs.parameters, self.instruments.statistics
         run, restored, notes = restore(
-            folder, self.config, parameters,
+            folder,
+            self.config,
+            parameters,
             lambda meta: self._checkpointed(self.programs.template(meta.get("room", {})), statistics.template()),
-        )  # fmt: skip
+        )
         self.notes += notes
         self.state, self.clock, *sums = restored.tree
         self.sums = sums[0] if sums else {}
@@ -147,9 +147,18 @@ class SingleRun:
     def _open_record(self, folder: Path, run: Run, step: int | None, counted: dict[str, Any] | None = None) -> None:
         with self.group.together():
             self.record = RunFolder(
-                folder, self.config, self.programs, self.plan, self.notes, self.progress, run=run, goodput=self.goodput,
-                keep_until_step=step, counted=counted, instruments=self.instruments,
-            )  # fmt: skip
+                folder,
+                self.config,
+                self.programs,
+                self.plan,
+                self.notes,
+                self.progress,
+                run=run,
+                goodput=self.goodput,
+                keep_until_step=step,
+                counted=counted,
+                instruments=self.instruments,
+            )
 
     def _plan_from(self, meta: dict[str, Any]) -> int:
         """Go on with the output times of the checkpoint, or count new ones from it; the frames that are complete."""
@@ -167,15 +176,13 @@ class SingleRun:
         self.notes.append(f"Output times are counted from t={origin.time:.6g} on.")
         return frame
 
-    # ------------------------------------------------------------------ the loop
-
     def _carry_out(self, first_frame: int, resumed: bool = False) -> Result:
         try:
             with logged(self.record.tell):
                 self.goodput.begin(SIMULATE)
                 self._choose_exchanges(first_frame)
                 if not resumed:
-                    self._observe(0)
+                    self._look(self.plan.time_after(0), self.step, first=True)
                     if self.verification:  # there is something to go back to
                         self._checkpoint()
                     if isinstance(self.programs, CompiledFieldRun) and self.config.storage is not None:
@@ -194,9 +201,13 @@ class SingleRun:
             else:
                 code, message = 0, self.record.finish(self.pace, elapsed, self.triggers.ended)
             return Result(
-                self.record.folder, code, message, self.record.statuses, failed_checks=self.record.failed_checks,
+                self.record.folder,
+                code,
+                message,
+                self.record.statuses,
+                failed_checks=self.record.failed_checks,
                 _last_frame=self._last_frame(),
-            )  # fmt: skip
+            )
         except BitsDiffer as error:
             return self._go_back(error)
         except BaseException:
@@ -238,12 +249,9 @@ class SingleRun:
         """Set how many steps are taken between two exchanges, where that is measured."""
         if self.config.steps_per_exchange != AUTO or first_frame >= self.plan.total:
             return
-        count, said = self.chosen_before, f"steps_per_exchange=auto is {self.chosen_before}, as before."
-        if count is None:
-            schedule = self.plan.schedule_of(first_frame)
-            chosen = exchange_tuning.measured(self.programs, schedule, self.state, self.clock)
-            count, said = self.group.gather(chosen)[0]
-        self.programs.steps_per_exchange = count
+        schedule = self.plan.schedule_of(first_frame)
+        chosen = exchange_tuning.choose(self.programs, schedule, self.state, self.clock, self.chosen_before)
+        self.programs.steps_per_exchange, said = self.group.gather(chosen)[0]
         with self.group.together():
             notes = self.pace.require_memory(self.plan, first_frame, self.state, self.clock, self.sums, measured=True)
         for text in (said, *notes):
@@ -264,7 +272,7 @@ class SingleRun:
                     return None
                 frame += 1
                 self._end_windows(frame)
-                self._observe(frame)
+                self._look(self.plan.time_after(frame), self.step)
                 if self.config.profile and frame == first_frame + 1:
                     given = self.plan.schedule, self.state, self.clock, frame + 1, self.record.folder
                     self.record.note(profile_run(self.programs, *given))
@@ -357,10 +365,6 @@ class SingleRun:
             raise
         self.record.tell(told)
         return True
-
-    def _observe(self, frames: int) -> None:
-        """Look at the state after `frames` frames. While the device goes on, the frame before is written."""
-        self._look(self.plan.time_after(frames), self.step, first=frames == 0)
 
     def _look(self, time: float, step: int, *, first: bool = False) -> None:
         """Write a frame of the state, and judge conditions on its quantities."""
@@ -484,10 +488,10 @@ class SingleRun:
         frame = int(np.min(whole(self.clock.frame)))
         schedule = self.plan.schedule_of(frame)
         where = first_fault(self.programs, self.state, self.clock, schedule, self.pace.longest_call)
-        advice = "Write velocities that balance at all times." if status & UNBALANCED else advice_for(self.programs)
+        kept, advice = self.record.folder / "checkpoints", advice_for(self.programs, status)
         message = (
             f"{reasons(status)}: {where}, after t={self.record.last_time:g}; the last good state (step "
-            f"{self.step + self.substeps}) is kept in {self.record.folder / 'checkpoints'}. {advice}"
+            f"{self.step + self.substeps}) is kept in {kept}. {advice}"
         )
         self.record.statuses = np.full(self.programs.members or 1, status)
         self.record.fail(message, self.pace, wall.monotonic() - self.started)

@@ -50,9 +50,12 @@ class StatisticsOutput(SampleFiles):
     """
 
     def __init__(
-        self, folder: Path, statistics: CompiledStatistics, attributes: Mapping[str, Any],
+        self,
+        folder: Path,
+        statistics: CompiledStatistics,
+        attributes: Mapping[str, Any],
         known: Mapping[str, Any] | None,
-    ):  # fmt: skip
+    ):
         super().__init__()
         self.statistics = statistics
         self._open: dict[str, OpenSet] = {}
@@ -103,9 +106,13 @@ class StatisticsOutput(SampleFiles):
 
 
 def _writer(
-    path: Path, one: Statistic, statistics: list[Described], compiled: CompiledStatistics,
-    attributes: Mapping[str, Any], going_on: OpenSet | None,
-) -> StatisticsWriter:  # fmt: skip
+    path: Path,
+    one: Statistic,
+    statistics: list[Described],
+    compiled: CompiledStatistics,
+    attributes: Mapping[str, Any],
+    going_on: OpenSet | None,
+) -> StatisticsWriter:
     programs = compiled.programs
     config: Config = programs.config
     grid = programs.domain.grid
@@ -117,11 +124,19 @@ def _writer(
     if one.source.phase is not None:
         fixed = [*phase_coordinates(one.source.phase, config.schema.time_units), *fixed]
     return StatisticsWriter(
-        path, statistics, dims, fixed, one.source.over, dtype=programs.dtype,
-        members=None if programs.members is None else config.ensemble.members, time_units=config.schema.time_units,
-        attributes=attributes, title=f"{config.title or config.experiment_name}: {one.source.name}",
-        keep_until_step=None if going_on is None else going_on.step, parts=[WHOLE] if processes().first else [],
-    )  # fmt: skip
+        path,
+        statistics,
+        dims,
+        fixed,
+        one.source.over,
+        dtype=programs.dtype,
+        members=None if programs.members is None else config.ensemble.members,
+        time_units=config.schema.time_units,
+        attributes=attributes,
+        title=f"{config.title or config.experiment_name}: {one.source.name}",
+        keep_until_step=None if going_on is None else going_on.step,
+        parts=[WHOLE] if processes().first else [],
+    )
 
 
 def _values(sums: Sums, statistics: list[Described]) -> dict[str, np.ndarray]:

@@ -72,8 +72,9 @@ class Triggers:
         conditions = {name: (event.when, event.every) for name, event in events.items()}
         if config.stop is not None and config.stop.when is not None:
             conditions[STOP] = config.stop.when, config.stop.every  # last, so that an event beside it is written
-        self._at = {every: {name: when for name, (when, own) in conditions.items() if own == every}
-                    for every in (FRAME, STEP)}  # fmt: skip
+        self._at = {
+            every: {name: when for name, (when, own) in conditions.items() if own == every} for every in (FRAME, STEP)
+        }
         self._steady = None if config.stop is None else config.stop.steady
         self._held: dict[str, np.ndarray] = {}
         self._history: list[tuple[float, np.ndarray]] = []
@@ -234,8 +235,10 @@ class Triggers:
         return {
             "held": {name: holds.tolist() for name, holds in self._held.items()},
             "history": [(time, values.tolist()) for time, values in self._history],
-            "ended": self.ended, "times": self.times.tolist(), "stop": write(self._config.stop),
-        }  # fmt: skip
+            "ended": self.ended,
+            "times": self.times.tolist(),
+            "stop": write(self._config.stop),
+        }
 
     def restore(self, told: Mapping[str, Any]) -> str | None:
         """Go on from a checkpoint; the sentence by which the same stop has ended the run already."""
@@ -274,9 +277,14 @@ class EventFiles:
     """The frames that events wrote, with all variables: `events/NAME/` is a folder like a run's."""
 
     def __init__(
-        self, folder: Path, programs: CompiledRun, plan: Plan, run_id: str, keep_until_step: int | None,
+        self,
+        folder: Path,
+        programs: CompiledRun,
+        plan: Plan,
+        run_id: str,
+        keep_until_step: int | None,
         counted: Mapping[str, int],
-    ):  # fmt: skip
+    ):
         self.writers: dict[str, FrameWriter] = {}
         config = programs.config
         if not config.events:

@@ -57,13 +57,19 @@ def _main(options: argparse.Namespace) -> int:
     from simjax.export.artefact import PROGRAM_NAME, export_run
 
     meta = export_run(
-        config, folder, what=chosen.get("what", "rollout"), vjp_order=order, batch=chosen.get("batch"),
+        config,
+        folder,
+        what=chosen.get("what", "rollout"),
+        vjp_order=order,
+        batch=chosen.get("batch"),
         platforms=[name for name in chosen.get("platforms", "cpu").strip("[]").replace(" ", "").split(",") if name],
         tesseract=options.tesseract,
-    )  # fmt: skip
+    )
     size = (folder / PROGRAM_NAME).stat().st_size
-    print(f"{folder / PROGRAM_NAME}: {meta['what']} of {meta['model']}, {size / 1e3:.0f} kB, {len(meta['arguments'])} "
-          f"arguments, {len(meta['results'])} results, for {', '.join(meta['platforms'])}")  # fmt: skip
+    print(
+        f"{folder / PROGRAM_NAME}: {meta['what']} of {meta['model']}, {size / 1e3:.0f} kB, {len(meta['arguments'])} "
+        f"arguments, {len(meta['results'])} results, for {', '.join(meta['platforms'])}"
+    )
     return 0
 
 

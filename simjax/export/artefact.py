@@ -28,9 +28,15 @@ PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 
 
 def export_run(
-    config: Config, folder: Path, *, what: str = "rollout", vjp_order: int = 1, platforms: Sequence[str] = ("cpu",),
-    batch: str | None = None, tesseract: bool = False,
-) -> dict[str, Any]:  # fmt: skip
+    config: Config,
+    folder: Path,
+    *,
+    what: str = "rollout",
+    vjp_order: int = 1,
+    platforms: Sequence[str] = ("cpu",),
+    batch: str | None = None,
+    tesseract: bool = False,
+) -> dict[str, Any]:
     """Write a function of a configuration as a program that `jax.export.deserialize` reads; see `export.functions`.
 
     The program takes one dictionary of arrays by name, those of `arguments.npz`, and returns another.
@@ -70,12 +76,24 @@ def export_run(
         ) from None
     results = jax.tree.unflatten(program.out_tree, program.out_avals)
     meta = {
-        "format": FORMAT, "what": what, "model": config.model, "experiment": config.experiment_name,
-        "title": config.title, "precision": config.precision, "vjp_order": vjp_order, "platforms": list(platforms),
-        "batch": batch, "devices": program.nr_devices, "mesh": dict(_mesh(made)), **made.extra,
-        "arguments": made.describe(made.arguments), "results": made.describe(results),
-        "versions": versions(), "sha256": hashlib.sha256(content).hexdigest(), "configuration": config.write(),
-    }  # fmt: skip
+        "format": FORMAT,
+        "what": what,
+        "model": config.model,
+        "experiment": config.experiment_name,
+        "title": config.title,
+        "precision": config.precision,
+        "vjp_order": vjp_order,
+        "platforms": list(platforms),
+        "batch": batch,
+        "devices": program.nr_devices,
+        "mesh": dict(_mesh(made)),
+        **made.extra,
+        "arguments": made.describe(made.arguments),
+        "results": made.describe(results),
+        "versions": versions(),
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "configuration": config.write(),
+    }
     arguments = io.BytesIO()
     given: dict[str, Any] = {name: np.asarray(value) for name, value in made.arguments.items()}
     np.savez(arguments, **given)

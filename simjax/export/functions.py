@@ -65,10 +65,12 @@ class Exportable:
         for name, u in arrays.items():
             cut = sharding_of(u)
             found[name] = {
-                "shape": [size if isinstance(size, int) else str(size) for size in u.shape], "dtype": str(u.dtype),
-                **self.described.get(name, {}), **({} if cut is None else {"partition": list(cut.spec)}),
+                "shape": [size if isinstance(size, int) else str(size) for size in u.shape],
+                "dtype": str(u.dtype),
+                **self.described.get(name, {}),
+                **({} if cut is None else {"partition": list(cut.spec)}),
                 **(_range(self.kinds[name]) if name in self.kinds else {}),
-            }  # fmt: skip
+            }
         return found
 
     def used(self) -> Exportable:
@@ -84,9 +86,11 @@ class Exportable:
             return function({**idle, **arguments})
 
         return dataclasses.replace(
-            self, function=of_used, arguments={name: u for name, u in self.arguments.items() if name in names},
+            self,
+            function=of_used,
+            arguments={name: u for name, u in self.arguments.items() if name in names},
             extra={**self.extra, "without_effect": sorted(idle)},
-        )  # fmt: skip
+        )
 
     def guarded(self) -> Exportable:
         """The same with results that fail where an argument is none that the configuration could have."""

@@ -68,9 +68,20 @@ def _inspected(config: Config, target: Target) -> Inspection:
     domain = program.run.domain
     mesh = {} if program.run.mesh is None else dict(program.run.mesh.shape)
     return Inspection(
-        config.experiment_name or config.model, config.model, config.precision, config.time.integrator, target, mesh,
-        domain.grid.shape, domain.block_shape, program.memory, step, call, program.steps, program.seconds,
-    )  # fmt: skip
+        config.experiment_name or config.model,
+        config.model,
+        config.precision,
+        config.time.integrator,
+        target,
+        mesh,
+        domain.grid.shape,
+        domain.block_shape,
+        program.memory,
+        step,
+        call,
+        program.steps,
+        program.seconds,
+    )
 
 
 def set_up_for(config: Config, target: Target) -> None:
@@ -144,9 +155,12 @@ def compile_for(config: Config, target: Target) -> CompiledProgram:
 def _memory(compiled) -> Memory:
     found = compiled.memory_analysis()
     return Memory(
-        found.argument_size_in_bytes, found.temp_size_in_bytes, found.output_size_in_bytes, found.alias_size_in_bytes,
+        found.argument_size_in_bytes,
+        found.temp_size_in_bytes,
+        found.output_size_in_bytes,
+        found.alias_size_in_bytes,
         getattr(found, "peak_memory_in_bytes", 0),
-    )  # fmt: skip
+    )
 
 
 def _sentence(text: str) -> str:

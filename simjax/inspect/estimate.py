@@ -74,16 +74,23 @@ class Tally:
 
     def __add__(self, other: Tally) -> Tally:
         return Tally(
-            self.work + other.work, self.seconds + other.seconds, _sums(self.by_limit, other.by_limit),
-            (*self.exchanges, *other.exchanges), _sums(self.launches, other.launches),
+            self.work + other.work,
+            self.seconds + other.seconds,
+            _sums(self.by_limit, other.by_limit),
+            (*self.exchanges, *other.exchanges),
+            _sums(self.launches, other.launches),
             self.unknown_loops + other.unknown_loops,
-        )  # fmt: skip
+        )
 
     def __mul__(self, times: float) -> Tally:
         return Tally(
-            self.work * times, self.seconds * times, _scaled(self.by_limit, times),
-            tuple(one * times for one in self.exchanges), _scaled(self.launches, times), self.unknown_loops,
-        )  # fmt: skip
+            self.work * times,
+            self.seconds * times,
+            _scaled(self.by_limit, times),
+            tuple(one * times for one in self.exchanges),
+            _scaled(self.launches, times),
+            self.unknown_loops,
+        )
 
 
 def _sums(these: dict[str, float], others: dict[str, float]) -> dict[str, float]:
@@ -180,7 +187,7 @@ class Estimator:
         times = {
             **dict(zip(LIMITS, (moved, work.vector / chip.vector, work.matrix / chip.matrix), strict=True)),
             LAUNCHES: launches.count * kernels.least,
-        }  # fmt: skip
+        }
         limit, gap = max(times, key=lambda name: times[name]), launches.count * kernels.launch
         by_limit = _sums({limit: times[limit]}, {LAUNCHES: gap})
         return Tally(work, times[limit] + gap, by_limit, launches={launches.kind: float(launches.count)})

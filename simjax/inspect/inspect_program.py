@@ -14,9 +14,12 @@ if TYPE_CHECKING:
 
 # What compiles for absent devices looks for present ones first, at length. Read when jax starts.
 ABSENT = {
-    "JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1", "CUDA_VISIBLE_DEVICES": "-1",
+    "JAX_PLATFORMS": "cpu",
+    "TPU_SKIP_MDS_QUERY": "1",
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+    "CUDA_VISIBLE_DEVICES": "-1",
     "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
-}  # fmt: skip
+}
 
 
 def inspect_program(problem: Any, target: str, *, scaling: bool = True) -> Inspection:

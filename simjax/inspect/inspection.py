@@ -89,25 +89,38 @@ class Inspection:
         chip = self.target.chip
         return {
             "format": INSPECTION_FORMAT,
-            "experiment": self.experiment, "model": self.model, "precision": self.precision,
-            "integrator": self.integrator, "target": str(self.target), "devices": self.target.count,
-            "mesh": self.mesh, "shape": list(self.shape), "block": list(self.block),
-            "chip": None if chip is None else dataclasses.asdict(chip), "versions": versions(),
-            "compile_cpu_s": round(self.compile_seconds, 2), "memory": dataclasses.asdict(self.memory),
+            "experiment": self.experiment,
+            "model": self.model,
+            "precision": self.precision,
+            "integrator": self.integrator,
+            "target": str(self.target),
+            "devices": self.target.count,
+            "mesh": self.mesh,
+            "shape": list(self.shape),
+            "block": list(self.block),
+            "chip": None if chip is None else dataclasses.asdict(chip),
+            "versions": versions(),
+            "compile_cpu_s": round(self.compile_seconds, 2),
+            "memory": dataclasses.asdict(self.memory),
             "steps_in_a_call": self.steps,
-            "step": _tally(self.step, self), "call": _tally(self.call, self),
+            "step": _tally(self.step, self),
+            "call": _tally(self.call, self),
             "scaling": [one.as_row(self) for one in (*self.smaller, self)] if self.smaller else [],
-        }  # fmt: skip
+        }
 
     def as_row(self, whole: Inspection) -> dict[str, Any]:
         """This size in the table of weak scaling of `whole`."""
         alone = whole.smaller[0].seconds if whole.smaller else math.nan
         return {
-            "devices": self.target.count, "mesh": self.mesh, "shape": list(self.shape),
-            "seconds": self.seconds, "exposed_s": 0.0 if self.step is None else self.step.exposed,
+            "devices": self.target.count,
+            "mesh": self.mesh,
+            "shape": list(self.shape),
+            "seconds": self.seconds,
+            "exposed_s": 0.0 if self.step is None else self.step.exposed,
             "by_limit_s": {} if self.step is None else dict(self.step.by_limit),
-            "efficiency": alone / self.seconds, "compile_cpu_s": round(self.compile_seconds, 2),
-        }  # fmt: skip
+            "efficiency": alone / self.seconds,
+            "compile_cpu_s": round(self.compile_seconds, 2),
+        }
 
 
 def gathered(exchanges: Iterable[Exchange]) -> tuple[Exchange, ...]:
@@ -132,26 +145,38 @@ def _tally(tally: Tally | None, of: Inspection) -> dict[str, Any] | None:
     chip = of.target.chip
     exchanges = [
         {
-            "kind": one.kind, "count": one.count, "bytes": one.bytes, "padded_bytes": one.padded,
-            "asynchronous": one.is_asynchronous, "participants": one.participants,
-            "links": list(one.route.directions), "hops": one.route.hops, "messages_on_a_link": one.route.load,
+            "kind": one.kind,
+            "count": one.count,
+            "bytes": one.bytes,
+            "padded_bytes": one.padded,
+            "asynchronous": one.is_asynchronous,
+            "participants": one.participants,
+            "links": list(one.route.directions),
+            "hops": one.route.hops,
+            "messages_on_a_link": one.route.load,
             **({} if chip is None else {"seconds": one.seconds, "beside_s": one.beside, "exposed_s": one.exposed}),
         }
         for one in gathered(tally.exchanges)
-    ]  # fmt: skip
+    ]
     found = {
-        "bytes": tally.work.bytes, "operations": tally.work.vector, "matrix_operations": tally.work.matrix,
-        "exchanges": exchanges, "loops_of_unknown_length": tally.unknown_loops,
-    }  # fmt: skip
+        "bytes": tally.work.bytes,
+        "operations": tally.work.vector,
+        "matrix_operations": tally.work.matrix,
+        "exchanges": exchanges,
+        "loops_of_unknown_length": tally.unknown_loops,
+    }
     if chip is not None and chip.kernels is not None:
         found["launches"] = dict(sorted(tally.launches.items()))
     if chip is None:
         return found
     times = {
-        "seconds": tally.seconds + tally.exposed, "chip_s": tally.seconds, "exposed_s": tally.exposed,
-        "by_limit_s": dict(tally.by_limit), "limit": tally.limit,
+        "seconds": tally.seconds + tally.exposed,
+        "chip_s": tally.seconds,
+        "exposed_s": tally.exposed,
+        "by_limit_s": dict(tally.by_limit),
+        "limit": tally.limit,
         "compiler_estimate_s": tally.work.cycles / chip.clock,
-    }  # fmt: skip
+    }
     return {**times, **found}
 
 

@@ -20,9 +20,13 @@ from simjax.inspect.hlo import Computation, Instruction
 from simjax.inspect.work import FREE, is_collective
 
 LIBRARIES = {
-    "__cublas": "cuBLAS", "__cudnn": "cuDNN", "__cub$": "CUB", "cusolver": "cuSOLVER", "mosaic": "Mosaic",
+    "__cublas": "cuBLAS",
+    "__cudnn": "cuDNN",
+    "__cub$": "CUB",
+    "cusolver": "cuSOLVER",
+    "mosaic": "Mosaic",
     "triton": "Triton",
-}  # fmt: skip
+}
 """A part of the name of what is called -> the name by which its launches are told."""
 COPIES = frozenset(("copy", "copy-start"))
 

@@ -47,9 +47,12 @@ def _memory(content: Content) -> Table:
         table.add_row("does not fit", memory["refusal"])
         return table
     figures = {
-        "arguments": "arguments", "results": "results", "of these in place of arguments": "aliased",
-        "temporaries": "temporaries", "most at one time": "peak",
-    }  # fmt: skip
+        "arguments": "arguments",
+        "results": "results",
+        "of these in place of arguments": "aliased",
+        "temporaries": "temporaries",
+        "most at one time": "peak",
+    }
     for name, key in figures.items():
         table.add_row(name, size_text(memory[key]))
     if chip is not None:

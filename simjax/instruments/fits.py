@@ -36,9 +36,7 @@ class Around(NamedTuple):
     widths: Array
 
 
-def values_around(
-    domain: Domain, positions: Array, offset: Sequence[float], periodic: Sequence[bool]
-) -> Around:  # fmt: skip
+def values_around(domain: Domain, positions: Array, offset: Sequence[float], periodic: Sequence[bool]) -> Around:
     """The values around `positions` `(points, axes)`, in units of the domain, of fields at this offset."""
     ndim, steps = domain.grid.ndim, jnp.arange(1 - REACH, REACH + 1, dtype=jnp.int32)[None]
     cells, held, along, widths = [], [], [], []

@@ -29,9 +29,7 @@ def around(
     return [below for below, _ in found], [fraction for _, fraction in found]
 
 
-def beside(
-    domain: Domain, axis: int, positions: Places, offset: float, wraps: bool, dtype
-) -> tuple[Array, Array]:  # fmt: skip
+def beside(domain: Domain, axis: int, positions: Places, offset: float, wraps: bool, dtype) -> tuple[Array, Array]:
     """The numbers and the fractions of `around` along one axis.
 
     Beyond the outermost values of an axis that does not wrap the last distance goes on. Places that are known are

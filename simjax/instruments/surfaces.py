@@ -84,9 +84,7 @@ class SurfaceIntegral(Instrumental):
         return ()
 
 
-def _integral(
-    domain: Domain, field: Array, offset: Sequence[float], periodic: Sequence[bool], face: Face
-) -> Array:  # fmt: skip
+def _integral(domain: Domain, field: Array, offset: Sequence[float], periodic: Sequence[bool], face: Face) -> Array:
     """This block's part of the integral over a face."""
     grid, axis = domain.grid, face.axis
     require_axes("periodic", periodic, grid.ndim)

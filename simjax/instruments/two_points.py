@@ -98,9 +98,14 @@ def _volumes(view: View, name: str, u: Array) -> Array | None:
 
 
 def _means(
-    domain: Domain, here: Array, there: Array, axis: int, cells: Sequence[int],
-    of: Callable[[Array, Array], Array], each: Array | None,
-) -> Array:  # fmt: skip
+    domain: Domain,
+    here: Array,
+    there: Array,
+    axis: int,
+    cells: Sequence[int],
+    of: Callable[[Array, Array], Array],
+    each: Array | None,
+) -> Array:
     """The mean over all values of `of(here(x), there(x + r))` at each separation: (separations,).
 
     each: volumes that values stand for, which do not vary along the axis; None: they are the same.

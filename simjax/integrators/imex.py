@@ -97,8 +97,10 @@ def _ars343() -> ImplicitExplicit:
     lower = (
         (1 - 4.5 * gamma + 1.5 * gamma**2) * free
         + (2.75 - 10.5 * gamma + 3.75 * gamma**2) * free
-        - 3.5 + 13 * gamma - 4.5 * gamma**2
-    )  # fmt: skip
+        - 3.5
+        + 13 * gamma
+        - 4.5 * gamma**2
+    )
     middle = (1 + gamma) / 2
     return ImplicitExplicit(
         order=3,

@@ -134,9 +134,14 @@ class Linear(NamedTuple):
     def _solved(self, matvec, precondition, right, dot, absolute: float = 0.0):
         eps = float(jnp.finfo(jax.tree.leaves(right)[0].dtype).eps)
         return biconjugate_gradient(
-            lambda x: precondition(matvec(x)), precondition(right),
-            dot=dot, domain=self.allowed.model.domain, relative=eps**0.75, absolute=absolute, limit=MOST_ITERATIONS,
-        )  # fmt: skip
+            lambda x: precondition(matvec(x)),
+            precondition(right),
+            dot=dot,
+            domain=self.allowed.model.domain,
+            relative=eps**0.75,
+            absolute=absolute,
+            limit=MOST_ITERATIONS,
+        )
 
 
 def solved_stage(residual: Callable, guess, linear: Linear):

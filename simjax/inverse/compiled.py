@@ -22,9 +22,12 @@ from simjax.status import OK
 
 
 def compiled(
-    experiments: Sequence[Experiment], modules: Modules, fields: tuple[str, ...],
-    transforms: Mapping[str, Transform], priors: Mapping[str, Prior],
-) -> CompiledProblem:  # fmt: skip
+    experiments: Sequence[Experiment],
+    modules: Modules,
+    fields: tuple[str, ...],
+    transforms: Mapping[str, Transform],
+    priors: Mapping[str, Prior],
+) -> CompiledProblem:
     """The functions of a problem, of an earlier one where that has the same structure.
 
     Numbers and fields of the runs, weights, what was measured, when and with what noise, and where the search starts
@@ -32,9 +35,12 @@ def compiled(
     places of instruments are the structure.
     """
     structure = (
-        tuple(experiment.structure for experiment in experiments), modules.structure, fields,
-        frozen(transforms), frozen(priors),
-    )  # fmt: skip
+        tuple(experiment.structure for experiment in experiments),
+        modules.structure,
+        fields,
+        frozen(transforms),
+        frozen(priors),
+    )
     return share(
         ("inverse problem", structure), lambda: CompiledProblem(experiments, modules, fields, transforms, priors)
     )
@@ -48,9 +54,13 @@ class CompiledProblem:
     """
 
     def __init__(
-        self, experiments: Sequence[Experiment], modules: Modules, fields: tuple[str, ...],
-        transforms: Mapping[str, Transform], priors: Mapping[str, Prior],
-    ):  # fmt: skip
+        self,
+        experiments: Sequence[Experiment],
+        modules: Modules,
+        fields: tuple[str, ...],
+        transforms: Mapping[str, Transform],
+        priors: Mapping[str, Prior],
+    ):
         # Programs outlive the problem: what they hold on to has no arrays.
         self.experiments = [experiment.bare() for experiment in experiments]
         self.modules, self.fields, self.transforms, self.priors = modules.bare(), fields, transforms, priors
@@ -68,13 +78,17 @@ class CompiledProblem:
         member_axis = ENSEMBLE if self.mesh is not None and ENSEMBLE in self.mesh.shape else None
         self.evaluate = distribute(self._evaluate, self.mesh, in_specs=specs, out_specs=results)
         self.of_members = distribute(
-            jax.vmap(self._evaluate, in_axes=(0, None)), self.mesh,
-            in_specs=(prepend_axis(specs[0], member_axis), specs[1]), out_specs=prepend_axis(results, member_axis),
-        )  # fmt: skip
+            jax.vmap(self._evaluate, in_axes=(0, None)),
+            self.mesh,
+            in_specs=(prepend_axis(specs[0], member_axis), specs[1]),
+            out_specs=prepend_axis(results, member_axis),
+        )
         self.physical = distribute(
-            lambda latent: self.pieces.first(self._physical(latent)), self.mesh,
-            in_specs=(self.latent_specs,), out_specs=self._whole_specs,
-        )  # fmt: skip
+            lambda latent: self.pieces.first(self._physical(latent)),
+            self.mesh,
+            in_specs=(self.latent_specs,),
+            out_specs=self._whole_specs,
+        )
         self.readings = distribute(
             self._readings, self.mesh, in_specs=(self.latent_specs, self._known_specs), out_specs=self._series_specs()
         )
@@ -86,9 +100,11 @@ class CompiledProblem:
         if paths not in self._series:
             specs = {path: self._whole_specs[path] for path in paths}
             self._series[paths] = distribute(
-                self._read, self.mesh, in_specs=(specs, self._known_specs),
+                self._read,
+                self.mesh,
+                in_specs=(specs, self._known_specs),
                 out_specs=(self._series_specs(), PartitionSpec()),
-            )  # fmt: skip
+            )
         return self._series[paths](physical, known)
 
     # ------------------------------------------------------------------ on this device's blocks

@@ -99,7 +99,7 @@ def answer(problem: InverseProblem, latent, iterate: Iterate) -> Estimate:
         _root_mean_square(*map(sum, zip(*left.values(), strict=True))),
         {name: _root_mean_square(*of_run) for name, of_run in left.items() if name},
         {path.partition(".")[2]: filled[path] for path in problem.modules.weights},
-    )  # fmt: skip
+    )
 
 
 def _squares(residuals, instruments: list[Instrument]) -> tuple[float, int]:
@@ -143,10 +143,15 @@ def _doubts(problem: InverseProblem, latent, estimate, found: Uncertainty, besid
     said = []
     for combination in found.undetermined:
         changes = {
-            path: float(jax.jvp(lambda u, p=path: problem.transforms[p].physical(u, domain),
-                                (latent[path],), (jnp.asarray(step, latent[path].dtype),))[1])
+            path: float(
+                jax.jvp(
+                    lambda u, p=path: problem.transforms[p].physical(u, domain),
+                    (latent[path],),
+                    (jnp.asarray(step, latent[path].dtype),),
+                )[1]
+            )
             for path, step in combination.items()
-        }  # fmt: skip
+        }
         said.append(_undetermined(changes, {path: float(estimate[path]) for path in changes}, beside))
     for path, left in found.unconverged.items():
         said.append(

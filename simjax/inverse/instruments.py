@@ -107,19 +107,24 @@ class Instrument:
         """The measurements in the precision of the run."""
         assert self.measured is not None
         return Measured(
-            self.measured.astype(dtype), self.present, jnp.asarray(self.standard_deviation(), dtype),
-            *self._places(dtype), None if self.source.noise is None else jnp.asarray(self.source.noise[1], dtype),
-        )  # fmt: skip
+            self.measured.astype(dtype),
+            self.present,
+            jnp.asarray(self.standard_deviation(), dtype),
+            *self._places(dtype),
+            None if self.source.noise is None else jnp.asarray(self.source.noise[1], dtype),
+        )
 
     def measured_spec(self, domain: Domain) -> Measured:
         """The partition of `measurements`; known before anything is measured."""
         everywhere, spec = PartitionSpec(), PartitionSpec(None, *self.operator.spec(domain))
         return Measured(
-            spec, None if self.present is None else spec,
+            spec,
+            None if self.present is None else spec,
             everywhere if self._has_one_deviation else spec,
-            everywhere, everywhere if self.fraction.any() else None,
+            everywhere,
+            everywhere if self.fraction.any() else None,
             None if self.source.noise is None else everywhere,
-        )  # fmt: skip
+        )
 
     @property
     def structure(self) -> Hashable:
@@ -195,9 +200,12 @@ def _root_mean_square(values: np.ndarray, present: np.ndarray | None) -> float:
 
 
 def instruments_of(
-    observations: tuple[ObservationConfig, ...], rollout: DifferentiableRun,
-    *, section: str = "inverse.observations", experiment: str = "",
-) -> list[Instrument]:  # fmt: skip
+    observations: tuple[ObservationConfig, ...],
+    rollout: DifferentiableRun,
+    *,
+    section: str = "inverse.observations",
+    experiment: str = "",
+) -> list[Instrument]:
     """The instruments of a configuration for its run; a CSV file is one for each variable.
 
     section: where the observations are written; experiment: the name of the run, where there are several.
@@ -229,9 +237,19 @@ def _from_file(source: ObservationConfig, path: str, name: str, rollout: Differe
         operator = None if places_of_file else _operator(source, path, rollout)
         made = compare(source, rollout, operator)
         return _placed(
-            path, name, made.operator, source, made.times, rollout.times(), rollout.domain.grid, measured=made.measured,
-            present=made.present, deviation=made.deviation, given=True, notes=made.notes,
-        )  # fmt: skip
+            path,
+            name,
+            made.operator,
+            source,
+            made.times,
+            rollout.times(),
+            rollout.domain.grid,
+            measured=made.measured,
+            present=made.present,
+            deviation=made.deviation,
+            given=True,
+            notes=made.notes,
+        )
     except ConfigurationError as error:
         raise ConfigurationError(str(error) if str(error).startswith(path) else f"{path}: {error}") from None
 
@@ -301,11 +319,18 @@ def _sensors(
             raise ConfigurationError(f"{path}: {table.name} has readings of '{variable}'; {hint}")
         found.append(
             _placed(
-                path, f"{before}_{variable}", PointSensors(variable, readings.positions), source, readings.times, times,
+                path,
+                f"{before}_{variable}",
+                PointSensors(variable, readings.positions),
+                source,
+                readings.times,
+                times,
                 grid,
-                measured=readings.values, present=readings.present, deviation=readings.deviations,
+                measured=readings.values,
+                present=readings.present,
+                deviation=readings.deviations,
             )
-        )  # fmt: skip
+        )
     return found
 
 

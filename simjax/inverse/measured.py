@@ -53,11 +53,15 @@ def compare(source: ObservationConfig, rollout: DifferentiableRun, operator: Ins
             "of particles; give positions in Python, with InverseProblem.with_measurements."
         )
     found = read_measurements(
-        source.data, _name_in_file(source), _own_dims(source, grid),
-        units=reading_units(source, str(source.variable), rollout), time_units=schema.time_units,
-        length_units=schema.length_units, shape=grid.shape if source.kind == "snapshot" else None,
+        source.data,
+        _name_in_file(source),
+        _own_dims(source, grid),
+        units=reading_units(source, str(source.variable), rollout),
+        time_units=schema.time_units,
+        length_units=schema.length_units,
+        shape=grid.shape if source.kind == "snapshot" else None,
         with_error=source.deviation is None and source.fraction is None,
-    )  # fmt: skip
+    )
     if found.deviation is None and source.deviation is None and source.fraction is None:
         raise ConfigurationError(
             f"{found.name}: its standard deviations are missing; write deviation: NUMBER, the name of a variable of "
@@ -182,9 +186,13 @@ def _line(found: Measurements, axis: str, count: int, own: np.ndarray) -> np.nda
 
 
 def _along(
-    source: ObservationConfig, found: Measurements, dims: Sequence[str], shape: Sequence[int], grid: Grid,
+    source: ObservationConfig,
+    found: Measurements,
+    dims: Sequence[str],
+    shape: Sequence[int],
+    grid: Grid,
     operator: Instrumental | None,
-) -> tuple[Instrumental, list[int]]:  # fmt: skip
+) -> tuple[Instrumental, list[int]]:
     """The operator of readings that are no picture, and the order of the axes of the file: slowest first there."""
     order = [0, *reversed(range(1, len(shape)))]
     if operator is None:

@@ -43,9 +43,17 @@ CURVE_POINTS = 201
 
 
 def leave(
-    folder: Path, run_id: str, config: Config, problem: InverseProblem, found: Estimate, history: list[dict[str, Any]],
-    kept: dict[int, Any], gradient_check: GradientCheck, notes: list[str], message: str,
-) -> None:  # fmt: skip
+    folder: Path,
+    run_id: str,
+    config: Config,
+    problem: InverseProblem,
+    found: Estimate,
+    history: list[dict[str, Any]],
+    kept: dict[int, Any],
+    gradient_check: GradientCheck,
+    notes: list[str],
+    message: str,
+) -> None:
     """Write inversion.h5, the pictures, the animation and the report, as the section `output` asks."""
     result = _result(run_id, config, problem, found, history, kept, gradient_check, notes, message)
     if not processes().first:

@@ -77,11 +77,17 @@ class InverseProblem:
     """
 
     def __init__(
-        self, simulation: Simulation | Config | Sequence[Simulation | Config], *,
-        sizes: Mapping[str, int] | None = None, checkpoint: Checkpoint | None = None,
-        instruments: list[Instrument] | None = None, modules: Mapping[str, Closure] | None = None,
-        true_modules: Mapping[str, Closure] | None = None, start: Mapping[str, Any] | None = None, **section: Any,
-    ):  # fmt: skip
+        self,
+        simulation: Simulation | Config | Sequence[Simulation | Config],
+        *,
+        sizes: Mapping[str, int] | None = None,
+        checkpoint: Checkpoint | None = None,
+        instruments: list[Instrument] | None = None,
+        modules: Mapping[str, Closure] | None = None,
+        true_modules: Mapping[str, Closure] | None = None,
+        start: Mapping[str, Any] | None = None,
+        **section: Any,
+    ):
         config = _posed(simulation, section)
         config = with_devices(config)
         if config.inverse is None:
@@ -249,10 +255,14 @@ class InverseProblem:
         return {"modules": self.modules.arrays, "runs": {e.name: e.known() for e in self.experiments}}
 
     def changed(
-        self, *, config: Config | None = None, sizes: Mapping[str, int] | None = None,
-        checkpoint: Checkpoint | None = None, instruments: list[Instrument] | None = None,
+        self,
+        *,
+        config: Config | None = None,
+        sizes: Mapping[str, int] | None = None,
+        checkpoint: Checkpoint | None = None,
+        instruments: list[Instrument] | None = None,
         start: Mapping[str, Any] | None = None,
-    ) -> InverseProblem:  # fmt: skip
+    ) -> InverseProblem:
         """The same problem, with the same measurements, on another mesh or with another plan, configuration or less of
         what was measured."""
         return InverseProblem(
@@ -266,9 +276,12 @@ class InverseProblem:
         )
 
     def with_measurements(
-        self, measured: Mapping[str, Any], *, deviation: Mapping[str, Any] | None = None,
+        self,
+        measured: Mapping[str, Any],
+        *,
+        deviation: Mapping[str, Any] | None = None,
         start: Mapping[str, Any] | None = None,
-    ) -> InverseProblem:  # fmt: skip
+    ) -> InverseProblem:
         """The same problem with other measurements, which compiles nothing anew.
 
         Args:
@@ -283,9 +296,7 @@ class InverseProblem:
         for name in (*measured, *(deviation or {})):
             if name not in known:
                 raise ConfigurationError(f"measured[{name!r}]: expected the name of an instrument: {', '.join(known)}.")
-        instruments = [
-            i.remeasured(measured.get(i.name), (deviation or {}).get(i.name)) for i in self.instruments
-        ]  # fmt: skip
+        instruments = [i.remeasured(measured.get(i.name), (deviation or {}).get(i.name)) for i in self.instruments]
         return self.changed(instruments=instruments, start=start)
 
     def until(self, end: float) -> InverseProblem:

@@ -38,18 +38,28 @@ class Experiment:
     """
 
     def __init__(
-        self, config: Config, fields: tuple[str, ...], described: ExperimentConfig | None = None,
-        *, sizes: Mapping[str, int] | None, checkpoint: Checkpoint, instruments: list[Instrument] | None = None,
-    ):  # fmt: skip
+        self,
+        config: Config,
+        fields: tuple[str, ...],
+        described: ExperimentConfig | None = None,
+        *,
+        sizes: Mapping[str, int] | None,
+        checkpoint: Checkpoint,
+        instruments: list[Instrument] | None = None,
+    ):
         assert config.inverse is not None
         self.name = "" if described is None else described.name
         self.config = config if described is None else described.of(config)
         guess = _guess(config.inverse, fields)
         made_of = {f"parameters.{name}" for name in parameters_of_grid(self.config.grid)}
         self.rollout = DifferentiableRun(
-            self.config, sizes=sizes, given=fields, checkpoint=checkpoint, guess=guess,
+            self.config,
+            sizes=sizes,
+            given=fields,
+            checkpoint=checkpoint,
+            guess=guess,
             moving=any(unknown.path in made_of for unknown in config.inverse.unknowns),
-        )  # fmt: skip
+        )
         self.pieces = MultipleShooting(self.rollout, config.inverse.shooting, fields)
         self.base = self.rollout.start_fields()
         self._fields = fields

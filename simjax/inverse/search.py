@@ -97,8 +97,11 @@ class SearchResult:
         rows: list[tuple[str, object]] = [("outcome", self.message), ("folder", self.folder)]
         if self.answer is not None:
             rows += [(path, _number_with_interval(self.answer, path)) for path in self.answer.intervals]
-        drawn = [self._picture(name)._repr_html_() for name in ("unknowns.png",)
-                 if self.folder is not None and (self.folder / name).is_file()]  # fmt: skip
+        drawn = [
+            self._picture(name)._repr_html_()
+            for name in ("unknowns.png",)
+            if self.folder is not None and (self.folder / name).is_file()
+        ]
         return card(self.title, rows) + "".join(drawn)
 
 
@@ -141,9 +144,13 @@ class Search:
             )
 
     def run(
-        self, *, resume: str | Path | None = None, progress: bool | None = None, launched: float | None = None,
+        self,
+        *,
+        resume: str | Path | None = None,
+        progress: bool | None = None,
+        launched: float | None = None,
         on_stop: Literal["raise", "return"] = "raise",
-    ) -> SearchResult:  # fmt: skip
+    ) -> SearchResult:
         """Search until the solver settles or `inverse.solver.iterations` are done, or go on with an earlier search.
 
         launched: since when limits.wall_clock counts, by `time.monotonic`; by default this call. on_stop: as of
@@ -240,7 +247,7 @@ class _Search:
 
     def __init__(
         self, config: Config, stages: Stages, folder: Path, signals: StopSignals, progress: bool, launched: float
-    ):  # fmt: skip
+    ):
         self.config, self.stages, self.folder, self.signals, self._launched = config, stages, folder, signals, launched
         self.group = processes()
         assert config.inverse is not None
@@ -371,9 +378,11 @@ class _Search:
                 "closer guess, or bounds."
             )
         line = {
-            "iteration": number, "stage": stage, "loss": [float(loss) for loss in losses],
+            "iteration": number,
+            "stage": stage,
+            "loss": [float(loss) for loss in losses],
             "gradient_norm": [float(size) for size in np.atleast_1d(iterate.gradient_norm)],
-        }  # fmt: skip
+        }
         self._begin()
         self.history.append(line)
         if self.group.first:
@@ -430,7 +439,14 @@ class _Search:
 
         self._begin()
         leave(
-            self.folder, self._part.run.id, self.config, self.stages.whole, found, self.history, self.kept,
+            self.folder,
+            self._part.run.id,
+            self.config,
+            self.stages.whole,
+            found,
+            self.history,
+            self.kept,
             gradient_check,
-            self.notes, message,
-        )  # fmt: skip
+            self.notes,
+            message,
+        )

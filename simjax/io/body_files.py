@@ -173,9 +173,10 @@ class BodyField:
             pieces = divided[away <= reach]
             # The next cut gives twice as many at most.
             require_memory(
-                2 * len(pieces) * BYTES_PER_PIECE[grid.ndim], f"{name}, in pieces of half a cell,",
+                2 * len(pieces) * BYTES_PER_PIECE[grid.ndim],
+                f"{name}, in pieces of half a cell,",
                 "change scale or at, or make the grid coarser",
-            )  # fmt: skip
+            )
             divided = _divided(pieces, 0.5 * min(grid.mean_spacing))
         return pieces
 

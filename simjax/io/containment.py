@@ -183,8 +183,9 @@ def _needed(file: h5py.File, path: Path, name: str, root: Path) -> Iterator[_Pla
     if dataset.chunks is not None:
         require_memory(
             PARTS_OF_A_CHUNK * math.prod(dataset.chunks) * dataset.dtype.itemsize,
-            f"a chunk of {name!r} in {path.name}, of shape {dataset.chunks},", "write it with smaller chunks",
-        )  # fmt: skip
+            f"a chunk of {name!r} in {path.name}, of shape {dataset.chunks},",
+            "write it with smaller chunks",
+        )
     if dataset.external:
         raise _outside(path, str(dataset.external[0][0]))
     for source in dataset.virtual_sources() if dataset.is_virtual else ():

@@ -18,9 +18,21 @@ from simjax.io.stored_variable import Stored
 
 LONGEST_UNITS = 100
 _UNIT_WORDS = {
-    "meter": "m", "meters": "m", "metre": "m", "metres": "m", "second": "s", "seconds": "s", "sec": "s",
-    "kelvin": "K", "kilogram": "kg", "kilograms": "kg", "1": "", "-": "", "none": "", "dimensionless": "",
-}  # fmt: skip
+    "meter": "m",
+    "meters": "m",
+    "metre": "m",
+    "metres": "m",
+    "second": "s",
+    "seconds": "s",
+    "sec": "s",
+    "kelvin": "K",
+    "kilogram": "kg",
+    "kilograms": "kg",
+    "1": "",
+    "-": "",
+    "none": "",
+    "dimensionless": "",
+}
 MISSING = ("_FillValue", "missing_value")
 LIMITS = ("valid_range", "valid_min", "valid_max")
 FLAGS = ("flag_values", "flag_masks", "flag_meanings")

@@ -35,9 +35,20 @@ PROBE_NAME = ".simjax-probe"
 PACKAGES = {"gs": "gs", "gcs": "gs", "s3": "s3", "s3a": "s3"}
 """The extra of simjax that a store's scheme needs."""
 WRAPPERS = (
-    "async_wrapper", "asyncwrapper", "blockcache", "cached", "data", "dir", "filecache", "generic", "libarchive",
-    "reference", "simplecache", "tar", "zip",
-)  # fmt: skip
+    "async_wrapper",
+    "asyncwrapper",
+    "blockcache",
+    "cached",
+    "data",
+    "dir",
+    "filecache",
+    "generic",
+    "libarchive",
+    "reference",
+    "simplecache",
+    "tar",
+    "zip",
+)
 """Schemes of fsspec that read other stores, archives or references in a file, and so from where that says."""
 TEMPORARY_FOLDER = ".fetching"
 RECORD_NAME = ".copied.json"  # what the store has, in the run's folder, so that a run that goes on sends little again

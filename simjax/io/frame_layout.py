@@ -210,6 +210,13 @@ def framed_datasets(
     return datasets
 
 
+def read_frame(
+    datasets: Mapping[str, h5py.Dataset], layout: FrameLayout, ranges: Ranges, index: int
+) -> dict[str, np.ndarray]:
+    """Read a part of one frame of each framed variable."""
+    return {v.name: datasets[v.name][part_selection(v, ranges, index, 1)] for v in layout.framed}
+
+
 def write_virtual(
     path: Path,
     layout: FrameLayout,

@@ -26,7 +26,7 @@ from simjax.io.frame_layout import (
     MemberNumbers,
     Variable,
     framed_datasets,
-    part_selection,
+    read_frame,
     with_members,
     without_fields,
     write_plain,
@@ -92,9 +92,17 @@ class FrameWriter(abc.ABC):
     """Name of the file without fields that lies beside the master; None for none."""
 
     def __init__(
-        self, folder: Path, master_name: str, stem: str, layout: FrameLayout, attributes: Mapping[str, Any],
-        *, keep_until_step: int | None, segment_bytes: int = 64 << 20, parts: Sequence[Part] = (WHOLE,),
-    ):  # fmt: skip
+        self,
+        folder: Path,
+        master_name: str,
+        stem: str,
+        layout: FrameLayout,
+        attributes: Mapping[str, Any],
+        *,
+        keep_until_step: int | None,
+        segment_bytes: int = 64 << 20,
+        parts: Sequence[Part] = (WHOLE,),
+    ):
         self.folder = Path(folder)
         self.master_name, self._stem = master_name, stem
         self._layout, self._attributes = layout, attributes
@@ -481,16 +489,11 @@ class FrameWriter(abc.ABC):
         for step, time, parts in self._read_frames(master, self._keep_until_step):
             self._extend([step], [time], parts)
 
-    def _read_frames(
-        self, path: Path, keep_until_step: int
-    ) -> Iterator[tuple[int, float, list[dict[str, np.ndarray]]]]:
+    def _read_frames(self, path: Path, keep_until_step: int) -> Iterator[tuple[int, float, Sequence[Values]]]:
         """(step, time, variables by part) of the frames up to a step."""
         with h5py.File(path, "r") as file:
             steps, times = (np.asarray(file[self.within(file, name)]) for name in ("step", "time"))
             datasets = framed_datasets(file, path, self._layout, len(steps), self.within)
             for index in range(int(np.count_nonzero(steps <= keep_until_step))):
-                frame = [
-                    {v.name: datasets[v.name][part_selection(v, part.ranges, index, 1)] for v in self._layout.framed}
-                    for part in self.own_parts
-                ]
+                frame = [read_frame(datasets, self._layout, part.ranges, index) for part in self.own_parts]
                 yield int(steps[index]), float(times[index]), frame

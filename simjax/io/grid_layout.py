@@ -71,18 +71,30 @@ def build_layout(
     staggered = any(FACE in output.offset for output in placed)
     framed = [
         field_variable(
-            o, grid.ndim, (*leading, "time"), dtype, tuple(parameters), rounding_bits, on_grid=staggered,
+            o,
+            grid.ndim,
+            (*leading, "time"),
+            dtype,
+            tuple(parameters),
+            rounding_bits,
+            on_grid=staggered,
             attributes=measure_attribute(grid, o),
         )
         for o in outputs
-    ]  # fmt: skip
+    ]
     framed += [
         field_variable(
-            like, grid.ndim, dims, dtype, (), rounding_bits, on_grid=staggered,
+            like,
+            grid.ndim,
+            dims,
+            dtype,
+            (),
+            rounding_bits,
+            on_grid=staggered,
             attributes={**attributes, **measure_attribute(grid, like)},
         )
         for like, dims, attributes in statistic_fields(reduced, statistics)
-    ]  # fmt: skip
+    ]
     framed += members_counted(statistics)
     framed += diagnostic_variables(diagnostics, leading, parameters, about)
     return frame_layout(fixed, framed, time_units, rounding_bits)
@@ -214,9 +226,16 @@ def _dimension(axis: int, offset: float) -> str:
 
 
 def field_variable(
-    output: Output, ndim: int, leading: tuple[str, ...], dtype: np.dtype, parameters=(), rounding_bits=None,
-    *, on_grid: bool = False, attributes: Mapping[str, object] | None = None,
-) -> Variable:  # fmt: skip
+    output: Output,
+    ndim: int,
+    leading: tuple[str, ...],
+    dtype: np.dtype,
+    parameters=(),
+    rounding_bits=None,
+    *,
+    on_grid: bool = False,
+    attributes: Mapping[str, object] | None = None,
+) -> Variable:
     """A field without its values: dimensions `leading`, then those of space with the slowest first.
 
     on_grid: whether the file has the variable of `topology`, which the field then points to. attributes: further ones.

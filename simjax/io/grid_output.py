@@ -27,10 +27,13 @@ EVENTS_FOLDER = "events"
 
 
 @output_format(
-    "netcdf", content="fields", patterns=(FIELDS_NAME, "data/fields.p*.s*.h5"), programs=("xarray", "netCDF4", "h5py"),
+    "netcdf",
+    content="fields",
+    patterns=(FIELDS_NAME, "data/fields.p*.s*.h5"),
+    programs=("xarray", "netCDF4", "h5py"),
     about="fields, diagnostics and parameters on a grid: NetCDF4 with CF and SGRID attributes",
     how_to_open='import xarray as xr\n\nds = xr.open_dataset({file}, engine="h5netcdf")',
-)  # fmt: skip
+)
 class GridWriter(FrameWriter):
     """Writes frames of fields: `fields[name]` is (frames, [member,] x, y, z), written as ([member,] time, z, y, x).
 

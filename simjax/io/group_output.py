@@ -128,7 +128,7 @@ def _frames(folder: Path, groups: Sequence[GroupFile]) -> tuple[list[float], lis
 
 def _over_members(
     file: h5py.File, layout: FrameLayout, variable: Variable, folder: Path, groups: Sequence[GroupFile], frames: int
-) -> h5py.Dataset:  # fmt: skip
+) -> h5py.Dataset:
     """A variable of every member, as a virtual dataset; NaN where a member has no frame."""
     virtual = h5py.VirtualLayout(layout.shape(variable, frames), variable.dtype)
     for group in groups:
@@ -157,7 +157,7 @@ def _runs(members: Sequence[int]) -> Iterator[tuple[int, int, int]]:
 
 def _over_all(
     file: h5py.File, layout: FrameLayout, variable: Variable, folder: Path, groups: Sequence[GroupFile], frames: int
-) -> h5py.Dataset:  # fmt: skip
+) -> h5py.Dataset:
     """A statistic over the members of all groups, from those of each."""
     shape = layout.shape(variable, frames)
     storage = checked_storage(shape, variable.dtype, variable.dims.index("time"))

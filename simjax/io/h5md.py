@@ -45,9 +45,14 @@ def place_of(file: h5py.File, layout: FrameLayout, name: str) -> str:
 
 
 def write_whole(
-    path: Path, layout: FrameLayout, box: Box, attributes: Mapping[str, object], steps: Sequence[int],
-    times: Sequence[float], pieces: Iterable[tuple[int, int, Mapping[str, np.ndarray]]],
-) -> None:  # fmt: skip
+    path: Path,
+    layout: FrameLayout,
+    box: Box,
+    attributes: Mapping[str, object],
+    steps: Sequence[int],
+    times: Sequence[float],
+    pieces: Iterable[tuple[int, int, Mapping[str, np.ndarray]]],
+) -> None:
     """A file that holds its own values; a piece is (first frame, frames, name -> values)."""
     with new_hdf5(path) as file:
         groups = _write_common(file, layout, box, attributes, steps, times)
@@ -61,9 +66,14 @@ def write_whole(
 
 
 def write_over_segments(
-    path: Path, layout: FrameLayout, box: Box, attributes: Mapping[str, object], steps: Sequence[int],
-    times: Sequence[float], sources: Sequence[Segment],
-) -> None:  # fmt: skip
+    path: Path,
+    layout: FrameLayout,
+    box: Box,
+    attributes: Mapping[str, object],
+    steps: Sequence[int],
+    times: Sequence[float],
+    sources: Sequence[Segment],
+) -> None:
     """A file whose frames lie in segments, of which it records sizes and checksums."""
     with new_hdf5(path) as file:
         groups = _write_common(file, layout, box, attributes, steps, times)
@@ -74,9 +84,15 @@ def write_over_segments(
 
 
 def write_member(
-    path: Path, layout: FrameLayout, box: Box, attributes: Mapping[str, object], steps: Sequence[int],
-    times: Sequence[float], ensemble: str, member: int,
-) -> None:  # fmt: skip
+    path: Path,
+    layout: FrameLayout,
+    box: Box,
+    attributes: Mapping[str, object],
+    steps: Sequence[int],
+    times: Sequence[float],
+    ensemble: str,
+    member: int,
+) -> None:
     """One member of an ensemble, whose values lie in the file `ensemble` beside it."""
     with new_hdf5(path) as file:
         groups = _write_common(file, layout, box, attributes, steps, times)

@@ -66,8 +66,10 @@ class FieldFile:
 
     def _require_room(self, needed: Sequence[Ranges], bounds: Ranges) -> None:
         of_grid = [bounds[AXES.index(name)] for name in self._dims]
-        larger = (max(sum(b - a for a, b in of_file), last - first)
-                  for of_file, (first, last) in zip(needed, of_grid, strict=True))  # fmt: skip
+        larger = (
+            max(sum(b - a for a, b in of_file), last - first)
+            for of_file, (first, last) in zip(needed, of_grid, strict=True)
+        )
         stored = self._stored
         require_room(math.prod(larger), stored.dtype.itemsize, stored.shape, stored.path, stored.variable)
 
@@ -80,8 +82,10 @@ class FieldFile:
             values = self._packing.unpack(self._stored.read(index))
             values = values.reshape([b - a for a, b in ranges])
             self._note_not_finite(values, [first for first, _ in ranges])
-            at = [slice(0, b - a) if (a, b) == own[0] else slice(a - b, None)
-                  for (a, b), own in zip(ranges, needed, strict=True)]  # fmt: skip
+            at = [
+                slice(0, b - a) if (a, b) == own[0] else slice(a - b, None)
+                for (a, b), own in zip(ranges, needed, strict=True)
+            ]
             result[tuple(at)] = values
         return result
 
@@ -208,9 +212,10 @@ def refuse_doubt(stored: Stored, shape: tuple[int, ...], counts: tuple[int, ...]
     lengths = {axis: line.shape[0] for axis, line in stored.coordinates.items() if axis in axes}
     lengths = lengths or dict(zip(axes, shape, strict=True))
     fitting = [
-        order for order in itertools.permutations(axes)
+        order
+        for order in itertools.permutations(axes)
         if all(lengths.get(axis, n) == n for axis, n in zip(order, counts, strict=True))
-    ]  # fmt: skip
+    ]
     default = axes[::-1]
     # Axes of one value may stand anywhere.
     if default in fitting and len({tuple(a for a, n in zip(o, counts, strict=True) if n > 1) for o in fitting}) == 1:

@@ -35,24 +35,43 @@ class InstrumentWriter(FrameWriter):
     diagnostics_name = None
 
     def __init__(
-        self, folder: Path, outputs: Mapping[str, Output], dims: Mapping[str, tuple[str, ...]],
-        fixed: Sequence[Variable], *, dtype: np.dtype, members: Sequence[int] | None, time_units: str,
-        attributes: Mapping[str, Any], title: str, keep_until_step: int | None, parts: Sequence[Part],
-        described: Mapping[str, Any], segment_bytes: int = 64 << 20,
-    ):  # fmt: skip
+        self,
+        folder: Path,
+        outputs: Mapping[str, Output],
+        dims: Mapping[str, tuple[str, ...]],
+        fixed: Sequence[Variable],
+        *,
+        dtype: np.dtype,
+        members: Sequence[int] | None,
+        time_units: str,
+        attributes: Mapping[str, Any],
+        title: str,
+        keep_until_step: int | None,
+        parts: Sequence[Part],
+        described: Mapping[str, Any],
+        segment_bytes: int = 64 << 20,
+    ):
         layout = frame_layout(
             [*member_coordinate(None if members is None else len(members), members), *fixed],
-            [_variable(output, dims[name], fixed, dtype, members is not None, described)
-             for name, output in outputs.items()],
+            [
+                _variable(output, dims[name], fixed, dtype, members is not None, described)
+                for name, output in outputs.items()
+            ],
             time_units,
-        )  # fmt: skip
+        )
         root = root_attributes(attributes, title, dtype, LAYOUT)
         if any(variable.name == STATION for variable in fixed):
             root["featureType"] = "timeSeries"
         super().__init__(
-            folder, SAMPLES_NAME, "samples", layout, root, keep_until_step=keep_until_step, parts=parts,
+            folder,
+            SAMPLES_NAME,
+            "samples",
+            layout,
+            root,
+            keep_until_step=keep_until_step,
+            parts=parts,
             segment_bytes=segment_bytes,
-        )  # fmt: skip
+        )
 
     def to_file(self, layout: FrameLayout, variable: Variable, given: np.ndarray | None, frames: int) -> np.ndarray:
         own = [dim for dim in variable.dims if dim not in ("member", "time")]
@@ -67,9 +86,13 @@ class InstrumentWriter(FrameWriter):
 
 
 def _variable(
-    output: Output, dims: tuple[str, ...], fixed: Sequence[Variable], dtype: np.dtype, of_members: bool,
+    output: Output,
+    dims: tuple[str, ...],
+    fixed: Sequence[Variable],
+    dtype: np.dtype,
+    of_members: bool,
     described: Mapping[str, Any],
-) -> Variable:  # fmt: skip
+) -> Variable:
     """A variable of samples; time series of stations have their time last, as CF has them."""
     lead = ("member",) if of_members else ()
     order = (*dims, "time") if dims == (STATION,) else ("time", *dims)
@@ -128,9 +151,14 @@ def track_coordinates(ids: Sequence[int], ndim: int) -> list[Variable]:
     numbers = {"long_name": "number of the particle", "units": "1"}
     return [
         Variable("particle", ("particle",), np.dtype("i8"), numbers, np.asarray(ids, "i8")),
-        Variable("space", ("space",), np.dtype("i4"), {"long_name": "axis of space", "units": "1"},
-                 np.arange(ndim, dtype="i4")),
-    ]  # fmt: skip
+        Variable(
+            "space",
+            ("space",),
+            np.dtype("i4"),
+            {"long_name": "axis of space", "units": "1"},
+            np.arange(ndim, dtype="i4"),
+        ),
+    ]
 
 
 def station_coordinates(points: np.ndarray, units: str) -> list[Variable]:
@@ -186,6 +214,7 @@ def bin_coordinates(edges: np.ndarray, units: str) -> list[Variable]:
     ends = Variable("end", ("end",), np.dtype("i4"), {"long_name": "lower and upper edge", "units": "1"}, np.arange(2))
     bounds = np.stack([edges[:-1], edges[1:]], axis=1)
     return [
-        Variable(BIN, (BIN,), np.dtype("f8"), about, bounds.mean(axis=1)), ends,
+        Variable(BIN, (BIN,), np.dtype("f8"), about, bounds.mean(axis=1)),
+        ends,
         Variable(f"{BIN}_bounds", (BIN, "end"), np.dtype("f8"), {"units": units}, bounds),
-    ]  # fmt: skip
+    ]

@@ -346,12 +346,14 @@ def _reading_dims(instrument: InstrumentResult, result: InversionResult) -> tupl
         index = _index(f"sensor_{name}", len(instrument.positions), f"sensor of {name}")
         places = [
             Variable(
-                f"{AXES[axis]}_{name}", (index.name,), np.dtype("f8"),
+                f"{AXES[axis]}_{name}",
+                (index.name,),
+                np.dtype("f8"),
                 {"long_name": f"{AXES[axis]} of the sensors of {name}", "units": result.length_units},
                 np.asarray(instrument.positions[:, axis], "f8"),
             )
             for axis in range(instrument.positions.shape[1])
-        ]  # fmt: skip
+        ]
         return (f"time_{name}", index.name), [index, *places]
     for output in (o for sought in result.fields if sought.on_grid for o in sought.outputs()):
         if output.name == instrument.variable and shape == result.grid.shape and instrument.offset is not None:

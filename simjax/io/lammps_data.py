@@ -26,8 +26,14 @@ STYLES = {
 UNNAMED = {5: "atomic", 8: "atomic", 7: "full", 10: "full"}
 """Columns -> the style that is meant where none is named."""
 READ = ("Atoms", "Velocities", "Masses", "Bonds", "Angles")
-MOVING = {"Dihedrals": "dihedrals", "Impropers": "impropers", "Ellipsoids": "ellipsoids", "Lines": "lines",
-          "Triangles": "triangles", "Bodies": "bodies"}  # fmt: skip
+MOVING = {
+    "Dihedrals": "dihedrals",
+    "Impropers": "impropers",
+    "Ellipsoids": "ellipsoids",
+    "Lines": "lines",
+    "Triangles": "triangles",
+    "Bodies": "bodies",
+}
 HEADER = re.compile(r"([-+.\deE\s]+?)\s+([A-Za-z].*)")
 
 
@@ -104,8 +110,11 @@ def _read(path: Path) -> _Text:
                 sections[name], styles[name] = [], comment.strip()
             elif text:
                 sections[name].append(text)
-    header = {found[2]: [float(word) for word in found[1].split()]
-              for line in sections[""] if (found := HEADER.fullmatch(line))}  # fmt: skip
+    header = {
+        found[2]: [float(word) for word in found[1].split()]
+        for line in sections[""]
+        if (found := HEADER.fullmatch(line))
+    }
     return _Text(path, sections, styles, header)
 
 

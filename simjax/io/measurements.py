@@ -50,9 +50,16 @@ class Measurements:
 
 
 def read_measurements(
-    file: MeasuredFile, variable: str, own: Sequence[str], *, units: str, time_units: str, length_units: str,
-    with_error: bool, shape: tuple[int, ...] | None = None,
-) -> Measurements:  # fmt: skip
+    file: MeasuredFile,
+    variable: str,
+    own: Sequence[str],
+    *,
+    units: str,
+    time_units: str,
+    length_units: str,
+    with_error: bool,
+    shape: tuple[int, ...] | None = None,
+) -> Measurements:
     """The measurements in a file.
 
     variable: its name there, unless the file is given with another. own: the dimensions that an array without names
@@ -105,14 +112,15 @@ def read_measurements(
                 "was measured; expected standard deviations > 0."
             )
         deviation = np.where(present, deviation, 1.0)
-    used = [unused for unused, given, there in ((MASK, file.mask, mask), (ERROR, file.deviation, deviation))
-            if given is None and there is not None]  # fmt: skip
+    used = [
+        unused
+        for unused, given, there in ((MASK, file.mask, mask), (ERROR, file.deviation, deviation))
+        if given is None and there is not None
+    ]
     notes = [f"{name}: {note}"] if note else []
     notes += [f"{name}: its variable {one} is taken" for one in used]
     # What lies under the mask is not kept: whatever it is, programs see the same.
-    return Measurements(
-        name, dims, np.where(present, values, 0.0), present, deviation, times, places, tuple(notes)
-    )  # fmt: skip
+    return Measurements(name, dims, np.where(present, values, 0.0), present, deviation, times, places, tuple(notes))
 
 
 def write_measurements(
@@ -249,9 +257,14 @@ def _coordinate(
 
 
 def _beside(
-    file: MeasuredFile, stored: Stored, named: str | None, default: str | None, dims: tuple[str, ...],
-    shape: tuple[int, ...], units: str | None = None,
-) -> np.ndarray | None:  # fmt: skip
+    file: MeasuredFile,
+    stored: Stored,
+    named: str | None,
+    default: str | None,
+    dims: tuple[str, ...],
+    shape: tuple[int, ...],
+    units: str | None = None,
+) -> np.ndarray | None:
     """A variable of the shape of the measurements, or of a part of their dimensions."""
     if named is None and default is None:
         return None
@@ -268,8 +281,9 @@ def _beside(
         own = tuple(_AXES.get(dim.lower(), dim) for dim in found.dims)
         values, own = _of_member(file, found, values, own, name)
     sizes = dict(zip(dims, shape, strict=True))
-    if values.ndim > len(dims) or any(dim not in sizes or sizes[dim] != n
-                                      for dim, n in zip(own, values.shape, strict=True)):  # fmt: skip
+    if values.ndim > len(dims) or any(
+        dim not in sizes or sizes[dim] != n for dim, n in zip(own, values.shape, strict=True)
+    ):
         raise ConfigurationError(
             f"{name} has axes ({', '.join(own)}) of shape {values.shape}; expected some of those of "
             f"'{stored.variable}', ({', '.join(dims)}) of shape {shape}."

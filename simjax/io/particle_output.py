@@ -36,11 +36,13 @@ ELEMENTS = ("Ar", "Kr", "Xe", "Ne", "He", "Rn")
 
 
 @output_format(
-    "h5md", content="particles", patterns=(MASTER_NAME, "data/particles.p*.s*.h5"),
+    "h5md",
+    content="particles",
+    patterns=(MASTER_NAME, "data/particles.p*.s*.h5"),
     programs=("MDAnalysis", "xarray"),
     about="trajectories: H5MD 1.1; of an ensemble `ensemble.h5` holds those of all members",
     how_to_open="import simjax as sj\n\nuniverse = sj.open_universe({folder})",
-)  # fmt: skip
+)
 class ParticleWriter(FrameWriter):
     """Writes frames of particles: `fields[name]` is (frames, [member,] axes, particles), written as
     ([member,] time, particle, space) with zeros along the third axis of a plane; of `scalars`, without axes.
@@ -51,23 +53,50 @@ class ParticleWriter(FrameWriter):
     """
 
     def __init__(
-        self, folder: Path, *, lower: Sequence[float], upper: Sequence[float], periodic: Sequence[bool],
-        names: Sequence[str], species: np.ndarray, mass: np.ndarray, charge: np.ndarray | None,
-        members: int | None, parameters: Mapping[str, np.ndarray], scalars: Sequence[str] = (),
-        species_names: Sequence[str] = (), about: Mapping[str, Mapping[str, str]] | None = None,
-        diagnostics: Sequence[str], attributes: Mapping[str, str | int], title: str,
-        dtype: npt.DTypeLike = np.float32, rounding_bits: int | None = None, keep_until_step: int | None = None,
-        segment_bytes: int = 64 << 20, parts: Sequence[Part] = (WHOLE,), numbers: np.ndarray | None = None,
+        self,
+        folder: Path,
+        *,
+        lower: Sequence[float],
+        upper: Sequence[float],
+        periodic: Sequence[bool],
+        names: Sequence[str],
+        species: np.ndarray,
+        mass: np.ndarray,
+        charge: np.ndarray | None,
+        members: int | None,
+        parameters: Mapping[str, np.ndarray],
+        scalars: Sequence[str] = (),
+        species_names: Sequence[str] = (),
+        about: Mapping[str, Mapping[str, str]] | None = None,
+        diagnostics: Sequence[str],
+        attributes: Mapping[str, str | int],
+        title: str,
+        dtype: npt.DTypeLike = np.float32,
+        rounding_bits: int | None = None,
+        keep_until_step: int | None = None,
+        segment_bytes: int = 64 << 20,
+        parts: Sequence[Part] = (WHOLE,),
+        numbers: np.ndarray | None = None,
         of: int | None = None,
-    ):  # fmt: skip
+    ):
         missing = h5md.AXES - len(lower)  # a plane is a box without thickness
         self._box = h5md.Box((*lower, *(0.0,) * missing), (*upper, *(0.0,) * missing), (*periodic, *(False,) * missing))
         self.members, self.species, self.placed = members, species, "position" in names
         layout = build_layout(
-            names, species, mass, charge, scalars=scalars, species_names=species_names, members=members,
-            parameters=parameters, diagnostics=diagnostics, dtype=np.dtype(dtype),
-            rounding_bits=rounding_bits, about=about or {}, numbers=numbers,
-        )  # fmt: skip
+            names,
+            species,
+            mass,
+            charge,
+            scalars=scalars,
+            species_names=species_names,
+            members=members,
+            parameters=parameters,
+            diagnostics=diagnostics,
+            dtype=np.dtype(dtype),
+            rounding_bits=rounding_bits,
+            about=about or {},
+            numbers=numbers,
+        )
         root = root_attributes(attributes, title, np.dtype(dtype), LAYOUT)
         root |= {"simjax_box_lower": np.asarray(lower), "simjax_box_upper": np.asarray(upper)}
         if of is not None and of != len(species):
@@ -131,10 +160,14 @@ class ParticleWriter(FrameWriter):
 
 
 @output_format(
-    "h5md_members", content="particles", patterns=("particles.m*.h5md",), programs=("MDAnalysis", "xarray"),
-    about="one member of an ensemble, without a copy", by_member=True,
+    "h5md_members",
+    content="particles",
+    patterns=("particles.m*.h5md",),
+    programs=("MDAnalysis", "xarray"),
+    about="one member of an ensemble, without a copy",
+    by_member=True,
     how_to_open="import simjax as sj\n\nuniverse = sj.open_universe({folder}, member=0)",
-)  # fmt: skip
+)
 def write_members(writer: ParticleWriter) -> None:
     """Write an H5MD file for each member of an ensemble."""
     for stem, member in writer.stems():
@@ -144,9 +177,13 @@ def write_members(writer: ParticleWriter) -> None:
 
 
 @output_format(
-    "topology", content="particles", patterns=(TOPOLOGY_NAME,), programs=("MDAnalysis",),
-    about="an element for each species, for the trajectory", hdf5=False,
-)  # fmt: skip
+    "topology",
+    content="particles",
+    patterns=(TOPOLOGY_NAME,),
+    programs=("MDAnalysis",),
+    about="an element for each species, for the trajectory",
+    hdf5=False,
+)
 def write_topology(writer: ParticleWriter) -> None:
     """Write the particles as an XYZ file with an element for each species, which stands for it alone."""
     if not writer.placed:  # else there is nothing to see
@@ -159,11 +196,21 @@ def write_topology(writer: ParticleWriter) -> None:
 
 
 def build_layout(
-    names: Sequence[str], species: np.ndarray, mass: np.ndarray, charge: np.ndarray | None, *, scalars: Sequence[str],
-    species_names: Sequence[str], members: int | None,
-    parameters: Mapping[str, np.ndarray], diagnostics: Sequence[str], dtype: np.dtype, rounding_bits: int | None,
-    about: Mapping[str, Mapping[str, str]], numbers: np.ndarray | None = None,
-) -> FrameLayout:  # fmt: skip
+    names: Sequence[str],
+    species: np.ndarray,
+    mass: np.ndarray,
+    charge: np.ndarray | None,
+    *,
+    scalars: Sequence[str],
+    species_names: Sequence[str],
+    members: int | None,
+    parameters: Mapping[str, np.ndarray],
+    diagnostics: Sequence[str],
+    dtype: np.dtype,
+    rounding_bits: int | None,
+    about: Mapping[str, Mapping[str, str]],
+    numbers: np.ndarray | None = None,
+) -> FrameLayout:
     """The variables of a run of particles: per particle ([member,] time, particle, space), diagnostics by time."""
     leading = () if members is None else ("member",)
     number = np.arange(len(species), dtype="i8") if numbers is None else numbers.astype("i8")
@@ -183,7 +230,7 @@ def build_layout(
             (*leading, "time", "particle", *(() if name in scalars else ("space",))),
             np.dtype("i4") if name == "image" else dtype,
             {"long_name": meaning.get(name, name), **coordinates_attribute(parameters)},
-        )  # fmt: skip
+        )
         for name in names
     ]
     framed += diagnostic_variables(diagnostics, leading, parameters, about)

@@ -57,9 +57,10 @@ def read_brightness(path: Path) -> np.ndarray:
 
     width, height = png_size(path)
     require_memory(
-        width * height * BYTES_PER_PIXEL + 2 * path.stat().st_size, f"{path.name}, of {width} x {height} pixels,",
+        width * height * BYTES_PER_PIXEL + 2 * path.stat().st_size,
+        f"{path.name}, of {width} x {height} pixels,",
         "make it smaller",
-    )  # fmt: skip
+    )
     try:
         with Image.open(io.BytesIO(_looked_through(path)), formats=["PNG"]) as image:
             own = image.convert("RGBA")

@@ -38,11 +38,22 @@ LARGEST_RECORD = 64 << 20  # bytes of a JSON file that is looked at; ours are fa
 
 # All that a run writes beside `.hydra`, checkpoints, and the files of its output formats.
 _WRITTEN = (
-    PROVENANCE_NAME, "metrics.jsonl", "goodput.jsonl", "run.log", "report.html", "summary.png", "summary.pdf",
-    "summary.svg", "animation.webp", "diagnostics.h5", "ensemble.h5", "inversion.h5", GROUPS_NAME,
+    PROVENANCE_NAME,
+    "metrics.jsonl",
+    "goodput.jsonl",
+    "run.log",
+    "report.html",
+    "summary.png",
+    "summary.pdf",
+    "summary.svg",
+    "animation.webp",
+    "diagnostics.h5",
+    "ensemble.h5",
+    "inversion.h5",
+    GROUPS_NAME,
     *(f"{place}/*/{name}" for place in ("outputs", "statistics") for name in ("samples.h5", "data/samples.p*.s*.h5")),
     "events/*/diagnostics.h5",
-)  # fmt: skip
+)
 _HYDRA = (".hydra/config.yaml", ".hydra/hydra.yaml", ".hydra/overrides.yaml")
 _MODULES = ("*.eqx",)
 """Modules that a search writes: they stay where another run replaces it, as a user's own would look the same."""
@@ -207,9 +218,13 @@ TRAINING = Kind("a training", _foreign_to_training, _of_training)
 
 
 EXPORTED = (
-    "program.jax", "arguments.npz", "meta.json", "tesseract_api.py", "tesseract_config.yaml",
+    "program.jax",
+    "arguments.npz",
+    "meta.json",
+    "tesseract_api.py",
+    "tesseract_config.yaml",
     "tesseract_requirements.txt",
-)  # fmt: skip
+)
 """Names of the files of an export; the third tells the digests of the others."""
 
 

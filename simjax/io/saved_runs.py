@@ -106,9 +106,15 @@ def saved_run(folder: Path) -> SavedRun:
         times = np.asarray(file[f"{TRAJECTORY}/time" if of_trajectory else "time"])
         box = file.attrs.get("simjax_box_lower")
         return SavedRun(
-            folder, master, variables, times, members, _frames(file, variables.values(), len(times), members),
-            _parameters(file, variables.values()), None if box is None else len(np.asarray(box)),
-        )  # fmt: skip
+            folder,
+            master,
+            variables,
+            times,
+            members,
+            _frames(file, variables.values(), len(times), members),
+            _parameters(file, variables.values()),
+            None if box is None else len(np.asarray(box)),
+        )
 
 
 def _datasets(file: h5py.File) -> Iterable[tuple[str, h5py.Dataset]]:
@@ -130,9 +136,15 @@ def _variable(name: str, dataset: h5py.Dataset) -> Variable:
     shape = tuple(size for size, dim in zip(dataset.shape, dims, strict=True) if dim not in PLAIN)
     about = dataset.attrs
     return Variable(
-        name, str(dataset.name), dims, shape, dataset.dtype, str(about.get("units", "1")),
-        str(about.get("vector", "")), int(np.asarray(about.get("component", 0))),
-    )  # fmt: skip
+        name,
+        str(dataset.name),
+        dims,
+        shape,
+        dataset.dtype,
+        str(about.get("units", "1")),
+        str(about.get("vector", "")),
+        int(np.asarray(about.get("component", 0))),
+    )
 
 
 def _frames(file: h5py.File, variables: Iterable[Variable], total: int, members: np.ndarray | None) -> np.ndarray:

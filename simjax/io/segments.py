@@ -114,11 +114,16 @@ def read_table(file: h5py.File, stem: str) -> list[Segment]:
         ]
     return [
         Segment(
-            segment_name(int(chunks[i]), stem, int(parts[i])), int(frames[i]), int(sizes[i]), bytes(digests[i]).hex(),
-            int(chunks[i]), int(parts[i]), ranges[i],
+            segment_name(int(chunks[i]), stem, int(parts[i])),
+            int(frames[i]),
+            int(sizes[i]),
+            bytes(digests[i]).hex(),
+            int(chunks[i]),
+            int(parts[i]),
+            ranges[i],
         )
         for i in range(count)
-    ]  # fmt: skip
+    ]
 
 
 def is_plain(master: Path) -> bool:
@@ -152,9 +157,14 @@ def read_master(
 
 
 def require_intact(
-    folder: Path, segments: Sequence[Segment], owner: object, steps: Sequence[np.ndarray] = (), *, grows: bool = False,
+    folder: Path,
+    segments: Sequence[Segment],
+    owner: object,
+    steps: Sequence[np.ndarray] = (),
+    *,
+    grows: bool = False,
     thorough: bool = True,
-) -> None:  # fmt: skip
+) -> None:
     """Raises InputOutputError, with all that is wrong with segments that begin with `steps`.
 
     grows: whether the last ones are the last of the run. thorough: as of `segment_problem`.
@@ -169,9 +179,14 @@ def require_intact(
 
 
 def kept_segments(
-    folder: Path, table: Sequence[Segment], steps: np.ndarray, keep_until_step: int, owner: object,
-    *, thorough: bool = True,
-) -> list[tuple[Segment, np.ndarray]]:  # fmt: skip
+    folder: Path,
+    table: Sequence[Segment],
+    steps: np.ndarray,
+    keep_until_step: int,
+    owner: object,
+    *,
+    thorough: bool = True,
+) -> list[tuple[Segment, np.ndarray]]:
     """The segments that have a frame up to a step, each with the steps of its frames, once they are known to be intact.
 
     Raises InputOutputError, with all that is wrong with them. thorough: as of `segment_problem`.

@@ -47,8 +47,9 @@ class RunAccessor:
         """
         dataset, wraps = self._dataset, periodic_axes(self._dataset)
         staggered = {n: v for n, v in dataset.data_vars.items() if any(str(d).endswith(FACE) for d in v.dims)}
-        result = dataset.drop_vars([*staggered, *(n for n in dataset.coords if str(n).endswith(FACE)), "grid"],
-                                   errors="ignore")  # fmt: skip
+        result = dataset.drop_vars(
+            [*staggered, *(n for n in dataset.coords if str(n).endswith(FACE)), "grid"], errors="ignore"
+        )
         for name, variable in staggered.items():
             result[name] = self._centered(variable, wraps)
         return result[[name for name in dataset.data_vars if name in result.data_vars]].assign_attrs(

@@ -47,10 +47,13 @@ def statistic_output(output: Output, statistic: str) -> Output:
     """A statistic of a variable, as a variable; those of a vector's components are components, the variance alone."""
     end, _, said = _SAID[statistic]
     return replace(
-        output, name=statistic_name(output.name, statistic), long_name=f"{said} {output.long_name or output.name}",
-        units=squared(output.units) if statistic == "variance" else output.units, standard_name="",
+        output,
+        name=statistic_name(output.name, statistic),
+        long_name=f"{said} {output.long_name or output.name}",
+        units=squared(output.units) if statistic == "variance" else output.units,
+        standard_name="",
         vector=f"{output.vector}_{end}" if output.vector and statistic == "mean" else "",
-    )  # fmt: skip
+    )
 
 
 def squared(units: str) -> str:

@@ -25,9 +25,22 @@ BYTES_PER_POSITION = 256
 """Memory along each axis of the file for a position: coordinates, and which values of the grid they go into."""
 # What the readers were seen to raise on truncated files and on files with flipped bits.
 DAMAGED = (
-    OSError, ValueError, TypeError, KeyError, IndexError, AttributeError, EOFError, OverflowError,
-    RuntimeError, MemoryError, SystemError, AssertionError, zipfile.BadZipFile, zlib.error, struct.error,
-)  # fmt: skip
+    OSError,
+    ValueError,
+    TypeError,
+    KeyError,
+    IndexError,
+    AttributeError,
+    EOFError,
+    OverflowError,
+    RuntimeError,
+    MemoryError,
+    SystemError,
+    AssertionError,
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+)
 
 
 Ranges = Sequence[tuple[int, int]]
@@ -101,9 +114,10 @@ def _count(shape: tuple[int, ...] | None, path: Path, variable: str) -> int:
 def require_room(count: int, itemsize: int, shape: tuple[int, ...] | None, path: Path, variable: str) -> None:
     """Raises ResourceError where so many values of an array, of this shape, would not fit into memory."""
     require_memory(
-        count * (itemsize + BYTES_PER_VALUE), f"'{variable}' in {path.name}, of shape {shape},",
+        count * (itemsize + BYTES_PER_VALUE),
+        f"'{variable}' in {path.name}, of shape {shape},",
         "write a smaller array into the file, such as the part that the grid covers or means over several cells",
-    )  # fmt: skip
+    )
 
 
 def check_axes(shape: tuple[int, ...] | None, path: Path, variable: str) -> tuple[int, ...]:
@@ -111,9 +125,10 @@ def check_axes(shape: tuple[int, ...] | None, path: Path, variable: str) -> tupl
     _count(shape, path, variable)
     assert shape is not None
     require_memory(
-        sum(shape) * BYTES_PER_POSITION, f"'{variable}' in {path.name}, of shape {shape},",
+        sum(shape) * BYTES_PER_POSITION,
+        f"'{variable}' in {path.name}, of shape {shape},",
         "write a smaller array into the file",
-    )  # fmt: skip
+    )
     return tuple(int(n) for n in shape)
 
 

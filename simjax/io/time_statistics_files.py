@@ -25,9 +25,13 @@ BOUNDS, WEIGHT, END, PHASE = "time_bounds", "time_counted", "end", "phase"
 _METHODS = {MEAN: "mean", VARIANCE: "variance", MIN: "minimum", MAX: "maximum"}
 """Statistics that CF's cell methods have a word for."""
 _SAID = {
-    MEAN: "mean", VARIANCE: "variance", COVARIANCE: "covariance", THIRD_MOMENT: "third central moment",
-    MIN: "smallest value", MAX: "largest value",
-}  # fmt: skip
+    MEAN: "mean",
+    VARIANCE: "variance",
+    COVARIANCE: "covariance",
+    THIRD_MOMENT: "third central moment",
+    MIN: "smallest value",
+    MAX: "largest value",
+}
 
 
 class Described(NamedTuple):
@@ -101,10 +105,21 @@ class StatisticsWriter(InstrumentWriter):
     """
 
     def __init__(
-        self, folder: Path, statistics: Sequence[Described], dims: Mapping[str, tuple[str, ...]],
-        fixed: Sequence[Variable], over: Sequence[str], *, dtype: np.dtype, members: Sequence[int] | None,
-        time_units: str, attributes: Mapping[str, Any], title: str, keep_until_step: int | None, parts: Sequence[Part],
-    ):  # fmt: skip
+        self,
+        folder: Path,
+        statistics: Sequence[Described],
+        dims: Mapping[str, tuple[str, ...]],
+        fixed: Sequence[Variable],
+        over: Sequence[str],
+        *,
+        dtype: np.dtype,
+        members: Sequence[int] | None,
+        time_units: str,
+        attributes: Mapping[str, Any],
+        title: str,
+        keep_until_step: int | None,
+        parts: Sequence[Part],
+    ):
         lead = () if members is None else ("member",)
         weight = {"long_name": "time that the set counts", "units": time_units, "_FillValue": np.float64(np.nan)}
         ends = {"long_name": "begin and end of the set", "units": "1"}
@@ -121,11 +136,17 @@ class StatisticsWriter(InstrumentWriter):
                 *(_variable(one, (*first, *dims[one.of[0]]), dtype, axes) for one in statistics),
             ],
             time_units,
-        )  # fmt: skip
+        )
         FrameWriter.__init__(
-            self, folder, SAMPLES_NAME, "samples", layout, root_attributes(attributes, title, dtype, LAYOUT),
-            keep_until_step=keep_until_step, parts=parts,
-        )  # fmt: skip
+            self,
+            folder,
+            SAMPLES_NAME,
+            "samples",
+            layout,
+            root_attributes(attributes, title, dtype, LAYOUT),
+            keep_until_step=keep_until_step,
+            parts=parts,
+        )
 
     def write_whole(self, path, attributes, steps, times, pieces):
         super().write_whole(path, attributes, steps, times, pieces)

@@ -107,10 +107,15 @@ def gathered(folders: Folders, fields: Sequence[str] | None) -> Trajectories:
     numbers = {name: np.asarray([runs[n].parameters_of(row)[name] for n, row in whole]) for name in names}
     same = {name for name, values in numbers.items() if np.all(values == values[0])}
     return Trajectories(
-        boxes[0], runs, tuple(whole), tuple(_named(runs[n], row) for n, row in places if (n, row) not in whole),
-        variables, runs[0].times, {name: float(numbers[name][0]) for name in names if name in same},
+        boxes[0],
+        runs,
+        tuple(whole),
+        tuple(_named(runs[n], row) for n, row in places if (n, row) not in whole),
+        variables,
+        runs[0].times,
+        {name: float(numbers[name][0]) for name in names if name in same},
         {name: numbers[name] for name in names if name not in same},
-    )  # fmt: skip
+    )
 
 
 def files_of(folders: Folders) -> list[Path]:

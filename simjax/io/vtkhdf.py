@@ -22,10 +22,14 @@ if TYPE_CHECKING:
 
 
 @output_format(
-    "vtkhdf_image", content="fields", patterns=("fields.vtkhdf", "fields.m0000.vtkhdf"), programs=("ParaView", "VTK"),
-    about="the same fields, without a copy; of an ensemble one block for each member", how_to_open="paraview {file}",
+    "vtkhdf_image",
+    content="fields",
+    patterns=("fields.vtkhdf", "fields.m0000.vtkhdf"),
+    programs=("ParaView", "VTK"),
+    about="the same fields, without a copy; of an ensemble one block for each member",
+    how_to_open="paraview {file}",
     by_member=True,
-)  # fmt: skip
+)
 def write_images(writer: GridWriter) -> None:
     """Write `fields.m0000.vtkhdf` beside the file of fields, or `fields.vtkhdf` of an ensemble.
 
@@ -82,7 +86,7 @@ def _statistics(writer: GridWriter) -> list[Part]:
 
 def _write_part(
     root: h5py.Group, part: Part, writer: GridWriter, times: np.ndarray, kinds: Mapping[str, tuple]
-) -> None:  # fmt: skip
+) -> None:
     _write_image(root, writer.grid, times)
     source = _Source(writer.master_name, part.ahead, len(times), writer.grid.shape, kinds)
     for name, components in _arrays(part.outputs).items():

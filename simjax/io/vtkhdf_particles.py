@@ -21,10 +21,14 @@ VERTEX = 1  # of VTK's cell types
 
 
 @output_format(
-    "vtkhdf_points", content="particles", patterns=("particles.vtkhdf",), programs=("ParaView", "VTK"),
-    about="the same points, without a copy; of an ensemble one block for each member", how_to_open="paraview {file}",
+    "vtkhdf_points",
+    content="particles",
+    patterns=("particles.vtkhdf",),
+    programs=("ParaView", "VTK"),
+    about="the same points, without a copy; of an ensemble one block for each member",
+    how_to_open="paraview {file}",
     by_member=True,
-)  # fmt: skip
+)
 def write_points(writer: ParticleWriter) -> None:
     """Write `particles.vtkhdf` beside the trajectory: points over time; of an ensemble a block of them per member."""
     if not writer.placed:  # else there is nothing to see
@@ -92,9 +96,15 @@ def _write_steps(root: h5py.Group, times: Sequence[float], count: int) -> h5py.G
 
 
 def _write_array(
-    parent: h5py.Group, name: str, layout: FrameLayout, variable: Variable, master: str, place: str, frames: int,
+    parent: h5py.Group,
+    name: str,
+    layout: FrameLayout,
+    variable: Variable,
+    master: str,
+    place: str,
+    frames: int,
     member: int | None,
-) -> None:  # fmt: skip
+) -> None:
     """All frames of a variable one after the other, `(frames * particles, 3)`, or without the last of a scalar."""
     shape = layout.shape(variable, frames)
     source = h5py.VirtualSource(master, place, shape)

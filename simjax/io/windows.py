@@ -66,9 +66,18 @@ class TrajectoryWindows:
     """
 
     def __init__(
-        self, runs: Folders, fields: Sequence[str] | None = None, *, length: int, stride: int = 1, every: int = 1,
-        since: float | None = None, members: Sequence[int] | None = None, coarsen: int = 1, in_memory: bool = False,
-    ):  # fmt: skip
+        self,
+        runs: Folders,
+        fields: Sequence[str] | None = None,
+        *,
+        length: int,
+        stride: int = 1,
+        every: int = 1,
+        since: float | None = None,
+        members: Sequence[int] | None = None,
+        coarsen: int = 1,
+        in_memory: bool = False,
+    ):
         counts = {"length": length, "stride": stride, "every": every}
         for name, value in {**counts, "coarsen": coarsen}.items():
             if not isinstance(value, int) or value < 1:

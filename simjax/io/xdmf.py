@@ -19,10 +19,15 @@ NUMBERS = {"f": "Float", "i": "Int", "u": "UInt"}
 
 
 @output_format(
-    "xdmf", content="fields", patterns=("fields.m0000.xdmf", "fields.xdmf"), hdf5=False, programs=("VisIt", "ParaView"),
+    "xdmf",
+    content="fields",
+    patterns=("fields.m0000.xdmf", "fields.xdmf"),
+    hdf5=False,
+    programs=("VisIt", "ParaView"),
     about="the same fields, without a copy; of an ensemble one collection for each member",
-    how_to_open="visit -o {file}", by_member=True,
-)  # fmt: skip
+    how_to_open="visit -o {file}",
+    by_member=True,
+)
 def write_xdmf(writer: GridWriter) -> None:
     """Write `fields.m0000.xdmf` beside the fields, or `fields.xdmf` of an ensemble: XDMF 2, grids over time.
 
@@ -66,9 +71,7 @@ def _add_grid(series: ET.Element, writer: GridWriter, time: float) -> ET.Element
     ET.SubElement(grid, "Topology", TopologyType="3DCoRectMesh", Dimensions=_text(corners))
     geometry = ET.SubElement(grid, "Geometry", GeometryType="ORIGIN_DXDYDZ")
     for numbers in ((*(0.0,) * missing, *lower[::-1]), (*(min(spacing),) * missing, *spacing[::-1])):
-        item = ET.SubElement(
-            geometry, "DataItem", Format="XML", NumberType="Float", Precision="8", Dimensions="3"
-        )  # fmt: skip
+        item = ET.SubElement(geometry, "DataItem", Format="XML", NumberType="Float", Precision="8", Dimensions="3")
         item.text = _text(numbers)
     return grid
 
@@ -85,15 +88,20 @@ def _add_rectilinear(series: ET.Element, writer: GridWriter, time: float) -> ET.
     for x in places:
         item = ET.SubElement(
             geometry, "DataItem", Format="XML", NumberType="Float", Precision="8", Dimensions=str(len(x))
-        )  # fmt: skip
+        )
         item.text = _text(x)
     return grid
 
 
 def _add_array(
-    grid: ET.Element, name: str, source: str, where: tuple[int, ...], cells: tuple[int, ...], shape: tuple[int, ...],
+    grid: ET.Element,
+    name: str,
+    source: str,
+    where: tuple[int, ...],
+    cells: tuple[int, ...],
+    shape: tuple[int, ...],
     dtype: np.dtype,
-) -> None:  # fmt: skip
+) -> None:
     """Add the values of a variable in all cells: those at `where`, one for each cell along every axis."""
     thick = (*(1,) * (3 - len(cells)), *cells)
     array = ET.SubElement(grid, "Attribute", Name=name, AttributeType="Scalar", Center="Cell")
@@ -102,9 +110,13 @@ def _add_array(
     selection = ET.SubElement(slab, "DataItem", Format="XML", Dimensions=f"3 {len(shape)}")
     selection.text = _text((*start, *(1,) * len(shape), *count))
     values = ET.SubElement(
-        slab, "DataItem", Format="HDF", NumberType=NUMBERS[dtype.kind], Precision=str(dtype.itemsize),
+        slab,
+        "DataItem",
+        Format="HDF",
+        NumberType=NUMBERS[dtype.kind],
+        Precision=str(dtype.itemsize),
         Dimensions=_text(shape),
-    )  # fmt: skip
+    )
     values.text = source
 
 

@@ -87,9 +87,10 @@ class _Array:
         require_inside(path, self.folder)
         size = math.prod(self.chunks) * self.dtype.itemsize
         require_memory(
-            path.stat().st_size + PARTS_OF_A_CHUNK * size, f"a chunk of '{self.folder.name}', of shape {self.chunks},",
+            path.stat().st_size + PARTS_OF_A_CHUNK * size,
+            f"a chunk of '{self.folder.name}', of shape {self.chunks},",
             "write it with smaller chunks",
-        )  # fmt: skip
+        )
         return decode(path.read_bytes(), self.codecs)
 
 
@@ -183,10 +184,16 @@ def _of_format_2(folder: Path, about: Mapping[str, Any], where: str) -> _Array:
     if fill is not None and fill != 0:  # zero is what zarr writes where nobody said any
         attributes = {"_FillValue": fill, **attributes}
     return _Array(
-        folder, shape, chunks, np.dtype(dtype), fill, codecs,
+        folder,
+        shape,
+        chunks,
+        np.dtype(dtype),
+        fill,
+        codecs,
         lambda place: separator.join(map(str, place)) or "0",
-        _dims(attributes.get("_ARRAY_DIMENSIONS"), shape), _attributes(attributes, np.dtype(dtype)),
-    )  # fmt: skip
+        _dims(attributes.get("_ARRAY_DIMENSIONS"), shape),
+        _attributes(attributes, np.dtype(dtype)),
+    )
 
 
 def _of_format_3(folder: Path, about: Mapping[str, Any], where: str) -> _Array:
@@ -211,10 +218,16 @@ def _of_format_3(folder: Path, about: Mapping[str, Any], where: str) -> _Array:
     if not isinstance(attributes, dict):
         raise ValueError("its attributes are no object")
     return _Array(
-        folder, shape, chunks, dtype, fill, codecs,
+        folder,
+        shape,
+        chunks,
+        dtype,
+        fill,
+        codecs,
         lambda place: separator.join([*([first] if first else []), *map(str, place)]) or "0",
-        _dims(about.get("dimension_names"), shape), _attributes(attributes, dtype),
-    )  # fmt: skip
+        _dims(about.get("dimension_names"), shape),
+        _attributes(attributes, dtype),
+    )
 
 
 def _dims(given: Any, shape: tuple[int, ...]) -> tuple[str, ...] | None:

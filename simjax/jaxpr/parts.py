@@ -6,9 +6,17 @@ from typing import Any
 import jax
 
 PARTS = (
-    "halo exchange", "tendency", "advection and viscosity", "projection", "pressure solve", "time step limit", "forces",
-    "sums over pairs", "neighbor list", "migration",
-)  # fmt: skip
+    "halo exchange",
+    "tendency",
+    "advection and viscosity",
+    "projection",
+    "pressure solve",
+    "time step limit",
+    "forces",
+    "sums over pairs",
+    "neighbor list",
+    "migration",
+)
 OTHER, BETWEEN = "other", "between operations"
 """Names of what is outside of all parts: operations, and time in which none runs."""
 PROFILE_NAME = "profile.json"

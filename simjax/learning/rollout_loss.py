@@ -84,10 +84,17 @@ class RolloutLoss:
     """
 
     def __init__(
-        self, simulation: Simulation | Config, fields: Sequence[str] | None = None, *, unroll: int,
-        pushforward: int = 0, noise: float = 0.0, mesh: Mapping[str, int] | None = None,
-        error: Callable[[States, States, Domain], Array] = relative_error, checkpoint: Checkpoint = "auto",
-    ):  # fmt: skip
+        self,
+        simulation: Simulation | Config,
+        fields: Sequence[str] | None = None,
+        *,
+        unroll: int,
+        pushforward: int = 0,
+        noise: float = 0.0,
+        mesh: Mapping[str, int] | None = None,
+        error: Callable[[States, States, Domain], Array] = relative_error,
+        checkpoint: Checkpoint = "auto",
+    ):
         config = simulation if isinstance(simulation, Config) else simulation.config
         self.unroll, self.pushforward, self.noise, self.error = unroll, pushforward, noise, error
         self._check()

@@ -59,9 +59,15 @@ class Training:
 
 
 def train(
-    learner: Learner, stages: Sequence[Stage], data: Iterator[Batch], *, folder: str | Path | None = None,
-    every: int = 50, validation: tuple[BatchLoss, Iterable[Batch]] | None = None, progress: bool | None = None,
-) -> Training:  # fmt: skip
+    learner: Learner,
+    stages: Sequence[Stage],
+    data: Iterator[Batch],
+    *,
+    folder: str | Path | None = None,
+    every: int = 50,
+    validation: tuple[BatchLoss, Iterable[Batch]] | None = None,
+    progress: bool | None = None,
+) -> Training:
     """Train the module of a learner, one stage after the other.
 
     With a folder, it leaves the history (`training.h5`, for any reader of NetCDF), the module (`module.eqx`, for
@@ -121,9 +127,16 @@ class _Training:
     """One execution of the loop over updates."""
 
     def __init__(
-        self, learner: Learner, stages: Sequence[Stage], data: Any, folder: Path | None, every: int,
-        validation: tuple[BatchLoss, list[Batch]] | None, shown: bool, signals: StopSignals,
-    ):  # fmt: skip
+        self,
+        learner: Learner,
+        stages: Sequence[Stage],
+        data: Any,
+        folder: Path | None,
+        every: int,
+        validation: tuple[BatchLoss, list[Batch]] | None,
+        shown: bool,
+        signals: StopSignals,
+    ):
         self.learner, self.stages, self.data, self.folder, self.every = learner, stages, data, folder, every
         self.validation, self.signals = validation, signals
         self.total = sum(stage.updates for stage in stages)

@@ -53,9 +53,15 @@ def bounds_of(config: Config) -> Bounds:
 
 
 def capacities_of_pairs(
-    config: Config, bounds: Bounds, position: np.ndarray, blocks: Sequence[int],
-    *, reach: float, number_density: float, steps: int,
-) -> Capacities:  # fmt: skip
+    config: Config,
+    bounds: Bounds,
+    position: np.ndarray,
+    blocks: Sequence[int],
+    *,
+    reach: float,
+    number_density: float,
+    steps: int,
+) -> Capacities:
     """Capacities for particles at `position` `(ndim, particles)` that have neighbours up to `reach` away.
 
     number_density: per volume, where particles are.
@@ -73,7 +79,7 @@ def capacities_of_pairs(
 
 def capacities_in(
     config: Config, grid: Grid, position: np.ndarray, blocks: Sequence[int], *, max_neighbors: int, steps: int
-) -> Capacities:  # fmt: skip
+) -> Capacities:
     """Capacities of the cells of `grid` for particles that start at `position`, if they stay about as dense."""
     count, given = position.shape[1], config.neighbor_list
     index = [

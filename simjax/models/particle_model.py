@@ -37,9 +37,13 @@ def particle_model(name: str, **properties: Any) -> Callable[[Family], Family]:
 
     def declare(cls: Family) -> Family:
         common = {
-            "diagnosed": lambda ndim: ("position", "velocity", "image"), "sides": (), "integrators": (),
-            "limited": False, "forced": (), "summary": summary_of(cls.Keys),
-        }  # fmt: skip
+            "diagnosed": lambda ndim: ("position", "velocity", "image"),
+            "sides": (),
+            "integrators": (),
+            "limited": False,
+            "forced": (),
+            "summary": summary_of(cls.Keys),
+        }
         schema = ModelSchema(name, cls.Keys, particles=cls.Section, configured=cls, **{**common, **properties})
         cls.declarations = {name: schema}
         return cls

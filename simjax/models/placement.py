@@ -47,10 +47,11 @@ def require_room(count: float) -> None:
     """
     most = 0.5 * host_memory() / BYTES_PER_PARTICLE
     require_memory(
-        count * BYTES_PER_PARTICLE, f"{count:.4g} particles",
+        count * BYTES_PER_PARTICLE,
+        f"{count:.4g} particles",
         f"write a smaller particles.count or particles.density (larger particles.spacing), or a smaller box; about "
         f"{most:.1g} particles fit",
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True)

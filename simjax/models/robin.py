@@ -44,10 +44,11 @@ class Robin(Boundary):
 
 
 @side(
-    "robin", groups=("scalar",),
+    "robin",
+    groups=("scalar",),
     keys=(FieldSchema("transfer", units="m-1", default=None), FieldSchema("outside", units="u")),
     about="slope along the outward normal = transfer * (outside - value), such as heat lost to the surroundings",
-)  # fmt: skip
+)
 class ExchangeSide(Side):
     """A side that exchanges a scalar with its surroundings: dc/dn = transfer (outside - c).
 

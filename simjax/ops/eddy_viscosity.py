@@ -31,9 +31,7 @@ def vreman(gradient: Gradient, widths: Sequence[Spacing]) -> Array:
         terms = [scaled(gradient[i][m] * gradient[j][m], widths[m] * widths[m]) for m in axes]
         return sum(terms[1:], terms[0])
 
-    invariant = sum(
-        product(i, i) * product(j, j) - product(i, j) * product(i, j) for i in axes for j in axes if i < j
-    )  # fmt: skip
+    invariant = sum(product(i, i) * product(j, j) - product(i, j) * product(i, j) for i in axes for j in axes if i < j)
     square = _square(gradient)
     return root(jnp.maximum(invariant, 0) / _or_one(square))
 

@@ -38,6 +38,12 @@ RiemannFlux = Callable[[Primitive, Primitive, int, Array], Conserved]
 """`flux(left, right, axis, gamma)` -> flux of mass, momentum and energy along `axis`, without scalars."""
 
 
+def smooth_root(square: Array) -> Array:
+    """Square root whose derivative at zero is zero."""
+    positive = square > 0
+    return jnp.where(positive, jnp.sqrt(jnp.where(positive, square, 1)), 0)
+
+
 def squared_norm(components: tuple[Array, ...]) -> Array:
     """Sum of squares; exchanging the first two components does not change a bit of it.
 
@@ -68,6 +74,11 @@ def primitive(q: Conserved, gamma: Array) -> Primitive:
 def sound_speed(w: Primitive, gamma: Array) -> Array:
     """sqrt(gamma p / rho)."""
     return jnp.sqrt(gamma * w.pressure / w.density)
+
+
+def mach_number(w: Primitive, gamma: Array) -> Array:
+    """|u| / c; its derivative where the gas rests is zero."""
+    return smooth_root(squared_norm(w.velocity) * w.density / (gamma * w.pressure))
 
 
 def exact_flux(w: Primitive, q: Conserved, axis: int) -> Conserved:

@@ -72,8 +72,10 @@ order without new extremes (TVD); weno5: fifth order, almost without them."""
 
 
 FLUX_WEIGHTS: dict[int, tuple[float, ...]] = {
-    0: (1.0,), 1: (-1 / 24, 13 / 12, -1 / 24), 2: (3 / 640, -29 / 480, 1067 / 960, -29 / 480, 3 / 640),
-}  # fmt: skip
+    0: (1.0,),
+    1: (-1 / 24, 13 / 12, -1 / 24),
+    2: (3 / 640, -29 / 480, 1067 / 960, -29 / 480, 3 / 640),
+}
 """Reach -> weights of what passes neighbouring faces in a flux whose differences are derivatives to that order."""
 
 

@@ -118,9 +118,13 @@ class Cells(eqx.Module):
 
 
 def cells_for(
-    lower: Sequence[float], upper: Sequence[float], reach: float, periodic: Sequence[bool],
-    blocks: Sequence[int] = (), most: int = 2**22,
-) -> Grid:  # fmt: skip
+    lower: Sequence[float],
+    upper: Sequence[float],
+    reach: float,
+    periodic: Sequence[bool],
+    blocks: Sequence[int] = (),
+    most: int = 2**22,
+) -> Grid:
     """The finest grid over a box whose cells are at least `reach` long, cut evenly into `blocks` along each axis.
 
     Raises:

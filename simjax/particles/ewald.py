@@ -350,7 +350,7 @@ def mesh_spacing(cutoff: float, tolerance: float) -> float:
 
 def mesh_sum(
     cutoff: float, tolerance: float, finer: int | tuple[int, ...], assignment: str = "tsc", stray: float = 0.5
-) -> PeriodicSum:  # fmt: skip
+) -> PeriodicSum:
     """Particle-particle particle-mesh summation: the error is that of the mesh, with alpha times its spacing.
 
     finer: as of `MeshSum`.

@@ -77,9 +77,13 @@ class ParticleMesh(eqx.Module):
     stray: float = eqx.field(static=True)
 
     def __init__(
-        self, cells: Cells, finer: int | Sequence[int] = 1, shape: str = "cic", offset: Sequence[float] = (),
+        self,
+        cells: Cells,
+        finer: int | Sequence[int] = 1,
+        shape: str = "cic",
+        offset: Sequence[float] = (),
         stray: float = 0.5,
-    ):  # fmt: skip
+    ):
         if shape not in SHAPES:
             raise ConfigurationError(f"ParticleMesh: shape={shape} is unknown; write {', '.join(SHAPES)}.")
         grid = cells.domain.grid
@@ -327,7 +331,7 @@ class ParticleMesh(eqx.Module):
         parts = [
             lax.slice_in_dim(around, width + node, width + node + n - finer + 1, finer, axis=array_axis)
             for node in nodes.around
-        ]  # fmt: skip
+        ]
         return jnp.stack(parts, axis=1)
 
     def _beside(self, domain: Domain, fields: list[Array], axis: int, width: int):

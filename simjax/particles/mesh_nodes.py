@@ -95,9 +95,10 @@ class Nodes:
         """
         beyond = self.cells_beyond
         parts = (
-            (range(self.cells), range(len(self.around))), (range(-beyond, 0), self.of_lower),
+            (range(self.cells), range(len(self.around))),
+            (range(-beyond, 0), self.of_lower),
             (range(self.cells, self.cells + beyond), self.of_upper),
-        )  # fmt: skip
+        )
         terms: list[list[tuple[int, int]]] = [[] for _ in range(self.nodes)]
         number = 0
         for cells, entries in parts:

@@ -56,5 +56,5 @@ def products(weights: Sequence[Array]) -> Array:
     each = [
         w.reshape(*(w.shape[0] if k == axis + 1 else 1 for k in range(ndim + 1)), *w.shape[1:])
         for axis, w in enumerate(weights)
-    ]  # fmt: skip
+    ]
     return functools.reduce(jnp.multiply, each)

@@ -115,11 +115,8 @@ def _arrived(cells: Cells, origin: Array) -> tuple[Array, Array]:
         n = cells.domain.block_shape[axis]
         sides = [lax.slice_in_dim(origin, k, k + n, axis=axis + 1) for k in (1, 0, 2)]
         candidates = jnp.concatenate(
-            [
-                jnp.where(_move(cells, u, axis) == wanted, u, 0)
-                for u, wanted in zip(sides, (0, 1, -1), strict=True)
-            ]
-        )  # fmt: skip
+            [jnp.where(_move(cells, u, axis) == wanted, u, 0) for u, wanted in zip(sides, (0, 1, -1), strict=True)]
+        )
         count, rank = _ranked(candidates > 0)
         full = full | jnp.any(count > cells.capacity)
         size, shape = count.size, (cells.capacity, *count.shape)

@@ -200,9 +200,7 @@ def once(pairs: Pairs, masked: Callable, values, start: Callable, signs):
             found = one(*candidate)
             total = jax.tree.map(jnp.add, total, found)
             given.append(jax.tree.map(lambda f: jnp.sum(f, axis=over_slots, keepdims=True), found))
-        group = jax.tree.map(
-            lambda sign, *parts: sign * jnp.concatenate(parts, axis=over_slots), signs, *given
-        )  # fmt: skip
+        group = jax.tree.map(lambda sign, *parts: sign * jnp.concatenate(parts, axis=over_slots), signs, *given)
         return total, jax.tree.map(lambda u, g: added_nearby(cells, u, g, number), theirs, group)
 
     per_cell = cells.capacity // GROUP

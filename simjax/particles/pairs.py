@@ -121,9 +121,7 @@ class _Slopes:
                 changed.append(tuple(a - b for a, b in zip(dx_here, dx_there, strict=True)))
 
             def of(here_part, there_part, params_part, apart=apart):
-                return self.pair(
-                    apart, _with(here, here_part), _with(there, there_part), _with(params, params_part)
-                )  # fmt: skip
+                return self.pair(apart, _with(here, here_part), _with(there, there_part), _with(params, params_part))
 
             at = [_part(here, dhere), _part(there, dthere), _part(params, dparams)]
             at += [separation] if dx_here is not None else []

@@ -38,9 +38,7 @@ class FunctionRow:
         self.functions, self.heading = functions, heading
 
     def draw(self, sheet: Sheet, left: float, top: float) -> None:
-        places = side_by_side(
-            sheet, left, top, len(self.functions), height=self.height, columns=1, gap=LABELLED_GAP
-        )  # fmt: skip
+        places = side_by_side(sheet, left, top, len(self.functions), height=self.height, columns=1, gap=LABELLED_GAP)
         for axes, shown in zip(places, self.functions, strict=True):
             axes.plot(shown.places, gaps(shown.truth), color=INK, linewidth=2.4, label="truth")
             if shown.start is not None:

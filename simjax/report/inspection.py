@@ -40,9 +40,12 @@ def _alone(content: Content) -> dict[str, Any]:
     """The only size of an inspection without smaller ones."""
     step = content["step"]
     return {
-        "devices": content["devices"], "seconds": step["seconds"], "exposed_s": step["exposed_s"], "efficiency": None,
+        "devices": content["devices"],
+        "seconds": step["seconds"],
+        "exposed_s": step["exposed_s"],
+        "efficiency": None,
         "by_limit_s": step["by_limit_s"],
-    }  # fmt: skip
+    }
 
 
 class TimeRow:
@@ -86,9 +89,14 @@ class TimeRow:
         for count, value in zip(devices, values, strict=True):
             beside = (0, -13 if value > 30 else 6)
             axes.annotate(
-                f"{number(value)} %", (count, value), beside, textcoords="offset points", ha="center", fontsize=SMALL,
+                f"{number(value)} %",
+                (count, value),
+                beside,
+                textcoords="offset points",
+                ha="center",
+                fontsize=SMALL,
                 color=INK,
-            )  # fmt: skip
+            )
         axes.set_xscale("log", base=2)
         axes.set_xlim(devices[0] / 1.4, devices[-1] * 1.4)
         axes.set_ylim(0, 108)

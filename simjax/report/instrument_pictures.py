@@ -100,9 +100,15 @@ def _profiles(axes: Axes, dataset: xr.Dataset, variable: xr.DataArray, along: st
 
 
 def _lines(
-    axes: Axes, dataset: xr.Dataset, variable: xr.DataArray, x: np.ndarray, lines: Sequence[np.ndarray],
-    named: Sequence[str], *, logarithmic: bool = False,
-) -> None:  # fmt: skip
+    axes: Axes,
+    dataset: xr.Dataset,
+    variable: xr.DataArray,
+    x: np.ndarray,
+    lines: Sequence[np.ndarray],
+    named: Sequence[str],
+    *,
+    logarithmic: bool = False,
+) -> None:
     largest = max((float(np.max(np.abs(line), initial=0.0, where=np.isfinite(line))) for line in lines), default=0.0)
     power = 0 if logarithmic else common_power(largest)
     for line, name, colour in zip(lines, named, _LINES, strict=False):

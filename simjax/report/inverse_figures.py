@@ -133,8 +133,11 @@ def _plane_rows(
         return Panel(scalar, plane.T, title.replace("truth", reference), "x", "y", sensors[:, :2])
 
     truth = parts.get("truth")
-    shown = [panel(parts[name], _panel_title(name, parts[name], truth)) for name in ("truth", "guess", "estimate")
-             if name in parts]  # fmt: skip
+    shown = [
+        panel(parts[name], _panel_title(name, parts[name], truth))
+        for name in ("truth", "guess", "estimate")
+        if name in parts
+    ]
     slot = _slot(len(shown), (truth is not None) + ("deviation" in parts), shown[0].aspect)
     alone: list[PanelRow] = []
     if truth is not None:

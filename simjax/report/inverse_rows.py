@@ -100,9 +100,15 @@ class NumberRow:
         axes.set_xlabel(self.label, fontsize=NORMAL, color=INK)
         for y, found in enumerate(self.numbers):
             axes.text(
-                1.03, y, _number_text(found), transform=axes.get_yaxis_transform(), va="center", fontsize=SMALL,
-                color=INK, parse_math=False,
-            )  # fmt: skip
+                1.03,
+                y,
+                _number_text(found),
+                transform=axes.get_yaxis_transform(),
+                va="center",
+                fontsize=SMALL,
+                color=INK,
+                parse_math=False,
+            )
 
     def _draw_number(self, axes: Axes, y: int, found: NumberResult) -> np.ndarray:
         """Draws one line and returns the values in it."""
@@ -331,9 +337,15 @@ class SensorRow:
         deviation = np.broadcast_to(instrument.deviation, instrument.measured.shape)[:, sensor]
         there = present[:, sensor]
         axes.errorbar(
-            instrument.times[there], instrument.measured[there, sensor], deviation[there], fmt="o", color=INK,
-            markersize=2.6, elinewidth=0.8, ecolor=FAINT,
-        )  # fmt: skip
+            instrument.times[there],
+            instrument.measured[there, sensor],
+            deviation[there],
+            fmt="o",
+            color=INK,
+            markersize=2.6,
+            elinewidth=0.8,
+            ecolor=FAINT,
+        )
         marker = "o" if len(instrument.times) == 1 else ""
         for values, colour, style in ((instrument.at_guess, MUTED, "--"), (instrument.at_estimate, ACCENT, "-")):
             axes.plot(instrument.times, gaps(values[:, sensor]), style, color=colour, linewidth=1.3, marker=marker)

@@ -51,9 +51,15 @@ _CURVES, _LEGEND, _GAP = 1.9, 0.25, 0.6
 _ENERGIES = (("energy", INK), ("kinetic_energy", "#c85228"), ("potential_energy", ACCENT))
 _THERMAL = ("temperature", "energy", "potential_energy")
 _MECHANICAL = (
-    "field_energy", "magnetic_energy", "electric_energy", "kinetic_energy", "density_deviation", "front_x",
-    "potential_energy", "energy",
-)  # fmt: skip
+    "field_energy",
+    "magnetic_energy",
+    "electric_energy",
+    "kinetic_energy",
+    "density_deviation",
+    "front_x",
+    "potential_energy",
+    "energy",
+)
 _MOST_CURVES = 3
 _BINS = 40
 # Where the name of an axis stands beside the middle of its edge: away from it, on which side, turned by how much.
@@ -90,9 +96,13 @@ class PictureRow:
     """Particles at several times, or of several members, in colours of their speed or species."""
 
     def __init__(
-        self, dataset: xr.Dataset, shown: Sequence[tuple[int, int | None]], titles: Sequence[str], when: str,
+        self,
+        dataset: xr.Dataset,
+        shown: Sequence[tuple[int, int | None]],
+        titles: Sequence[str],
+        when: str,
         scene: Scene = NOWHERE,
-    ):  # fmt: skip
+    ):
         self.dataset, self.shown, self.titles = dataset, shown, titles
         self.view, self.shade = view_of(dataset), shade_of(dataset)
         self.radius = radius_of(dataset, self.view)
@@ -144,9 +154,16 @@ def finish_view(axes: Axes, view: View, radius: float, *, beside: bool) -> None:
     for name, x, y in axis_marks(view, radius, (width, height)):
         (right, down), side, turned = _BESIDE[name[0]]
         axes.text(
-            x + right * width, y + down * height, name, ha=side, va="center", fontsize=SMALL - 1, color=MUTED,
-            rotation=turned, clip_on=False,
-        )  # fmt: skip
+            x + right * width,
+            y + down * height,
+            name,
+            ha=side,
+            va="center",
+            fontsize=SMALL - 1,
+            color=MUTED,
+            rotation=turned,
+            clip_on=False,
+        )
 
 
 def colour_key(sheet: Sheet, shade: Shade, dataset: xr.Dataset, place: tuple[float, float, float, float]) -> None:

@@ -95,9 +95,17 @@ def set_ticks(axes: Axes, *, most: int = 5, horizontal: bool = True) -> None:
 def legend_above(axes: Axes, columns: int, size: float = SMALL) -> None:
     """A legend above the axes, where it hides no curve."""
     axes.legend(
-        fontsize=size, frameon=False, loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=columns, labelcolor=INK,
-        handlelength=1.2, columnspacing=1.1, handletextpad=0.5, borderaxespad=0.1,
-    )  # fmt: skip
+        fontsize=size,
+        frameon=False,
+        loc="lower left",
+        bbox_to_anchor=(-0.01, 1.0),
+        ncols=columns,
+        labelcolor=INK,
+        handlelength=1.2,
+        columnspacing=1.1,
+        handletextpad=0.5,
+        borderaxespad=0.1,
+    )
 
 
 def axis_title(scalar: Scalar, axis: str) -> str:

@@ -42,9 +42,14 @@ class Row(Protocol):
 
 
 def write_summary(
-    dataset: xr.Dataset, path: Path, *, title: str = "", subtitle: str = "", scene: Scene = NOWHERE,
+    dataset: xr.Dataset,
+    path: Path,
+    *,
+    title: str = "",
+    subtitle: str = "",
+    scene: Scene = NOWHERE,
     formats: Sequence[str] = ("png",),
-) -> Path:  # fmt: skip
+) -> Path:
     """Draw the run as one picture, `path` in each of the `formats` (png, pdf, svg), and return the first one's path.
 
     One dimension: profiles and their space-time diagram. Two: the main scalar at up to four times, and the

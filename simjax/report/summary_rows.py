@@ -156,9 +156,7 @@ def draw_streamlines(axes: Axes, extent: Sequence[float], flow: tuple[np.ndarray
     y = low + (high - low) * (np.arange(u.shape[0]) + 0.5) / u.shape[0]
     if not np.any(np.hypot(u, v) > 0):
         return
-    axes.streamplot(
-        x, y, u, v, color="white", linewidth=0.55, density=0.9, arrowsize=0.6
-    )  # fmt: skip
+    axes.streamplot(x, y, u, v, color="white", linewidth=0.55, density=0.9, arrowsize=0.6)
     axes.set_xlim(left, right)
     axes.set_ylim(low, high)
 
@@ -267,9 +265,15 @@ class CurveRow:
 
 
 def side_by_side(
-    sheet: Sheet, left: float, top: float, count: int, *, height: float = _CURVE_HEIGHT, columns: int = 3,
+    sheet: Sheet,
+    left: float,
+    top: float,
+    count: int,
+    *,
+    height: float = _CURVE_HEIGHT,
+    columns: int = 3,
     gap: float = _CURVE_GAP,
-) -> list[Axes]:  # fmt: skip
+) -> list[Axes]:
     """`count` axes beside one another, as wide as if there were at least so many columns."""
     columns = max(columns, count)
     width = (INNER - (columns - 1) * gap) / columns

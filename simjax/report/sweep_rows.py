@@ -58,9 +58,15 @@ class ResponseRow:
         values, known = drawn.values[:, 0], np.isfinite(one.values) & np.isfinite(one.given)
         usual, many = known & (one.values >= low) & (one.values <= high), len(values) > 200
         axes.plot(
-            one.given[usual], values[usual], "o", color=ACCENT, markersize=1.8 if many else 3.2,
-            alpha=0.35 if many else 0.65, markeredgewidth=0, rasterized=many,
-        )  # fmt: skip
+            one.given[usual],
+            values[usual],
+            "o",
+            color=ACCENT,
+            markersize=1.8 if many else 3.2,
+            alpha=0.35 if many else 0.65,
+            markeredgewidth=0,
+            rasterized=many,
+        )
         places, bands = trend(one.given[known], values[known])
         if len(places) > 2:
             axes.fill_between(places, bands[0], bands[2], color=ACCENT, alpha=0.16, linewidth=0)
@@ -83,9 +89,16 @@ def _mark(axes: Axes, places: np.ndarray, height: float, marker: str, colour: st
     """Marks at a height of the axes, from 0 to 1: of members without a value, or one beyond the axis."""
     size = 4.5 if len(places) < 50 else 3.0
     axes.plot(
-        places, np.full(len(places), height), marker, color=colour, markersize=size, markeredgewidth=0.8,
-        transform=axes.get_xaxis_transform(), clip_on=False, rasterized=len(places) > 200,
-    )  # fmt: skip
+        places,
+        np.full(len(places), height),
+        marker,
+        color=colour,
+        markersize=size,
+        markeredgewidth=0.8,
+        transform=axes.get_xaxis_transform(),
+        clip_on=False,
+        rasterized=len(places) > 200,
+    )
 
 
 class BandRow:

@@ -71,8 +71,17 @@ class VolumeRow:
         for name, x, y in axis_marks(self.view, 0.0, (right - left, high - low)):
             (across, down), side, turned = _BESIDE[name[0]]
             x, y = left + x + across * (right - left), high - y - down * (high - low)
-            axes.text(x, y, with_units(name, self.scalar.axis_label(name[0])[1]), ha=side, va="center",
-                      fontsize=SMALL - 1, color=MUTED, rotation=turned, clip_on=False)  # fmt: skip
+            axes.text(
+                x,
+                y,
+                with_units(name, self.scalar.axis_label(name[0])[1]),
+                ha=side,
+                va="center",
+                fontsize=SMALL - 1,
+                color=MUTED,
+                rotation=turned,
+                clip_on=False,
+            )
 
 
 def draw_edges(axes: Axes, view: View, *, behind: bool) -> None:

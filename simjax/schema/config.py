@@ -460,20 +460,26 @@ class Keys:
     )
     outputs: tuple[Mapping[str, Any], ...] | None = key(
         ListOf(
-            Table("an instrument such as {slice: {z: 0.5}, of: [pressure], every: 0.1}"), 0, 1000, optional=True,
+            Table("an instrument such as {slice: {z: 0.5}, of: [pressure], every: 0.1}"),
+            0,
+            1000,
+            optional=True,
             noun="instruments",
         ),
         None,
         about="slices, probes, averages and others, each with a cadence of its own; null: none",
-    )  # fmt: skip
+    )
     statistics: tuple[Mapping[str, Any], ...] | None = key(
         ListOf(
-            Table("statistics such as {of: [velocity], kinds: [mean, variance], from: 2.0}"), 0, 100, optional=True,
+            Table("statistics such as {of: [velocity], kinds: [mean, variance], from: 2.0}"),
+            0,
+            100,
+            optional=True,
             noun="statistics",
         ),
         None,
         about="means, variances, covariances, third moments and extremes in time; null: none",
-    )  # fmt: skip
+    )
     stop: StopConfig | None = key(
         Nested(StopConfig, optional=True), None, about="conditions on quantities that end the run; null: none"
     )

@@ -24,10 +24,28 @@ LARGEST_WAVENUMBER = 2**20  # the most cells along an axis
 
 COORDINATES = ("x", "y", "z", "t")
 FUNCTIONS = {
-    "sin": 1, "cos": 1, "tan": 1, "asin": 1, "acos": 1, "atan": 1, "atan2": 2,
-    "sinh": 1, "cosh": 1, "tanh": 1, "exp": 1, "log": 1, "sqrt": 1, "abs": 1, "erf": 1,
-    "floor": 1, "mod": 2, "minimum": 2, "maximum": 2, "step": 1, "where": 3,
-}  # fmt: skip
+    "sin": 1,
+    "cos": 1,
+    "tan": 1,
+    "asin": 1,
+    "acos": 1,
+    "atan": 1,
+    "atan2": 2,
+    "sinh": 1,
+    "cosh": 1,
+    "tanh": 1,
+    "exp": 1,
+    "log": 1,
+    "sqrt": 1,
+    "abs": 1,
+    "erf": 1,
+    "floor": 1,
+    "mod": 2,
+    "minimum": 2,
+    "maximum": 2,
+    "step": 1,
+    "where": 3,
+}
 RESERVED = (*COORDINATES, "pi", "noise", *FUNCTIONS)
 
 _BINARY = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}

@@ -156,9 +156,12 @@ class MeasuredFile:
     def write(self) -> dict[str, Any]:
         """The keys of the observation that it stands for."""
         given = {
-            "variable": self.variable, "mask": self.mask, "deviation": self.deviation, "member": self.member,
+            "variable": self.variable,
+            "mask": self.mask,
+            "deviation": self.deviation,
+            "member": self.member,
             "order": write(self.order),
-        }  # fmt: skip
+        }
         return {"file": str(self.path), **{key: value for key, value in given.items() if value is not None}}
 
 

@@ -61,11 +61,16 @@ class EnsembleConfig:
     def write(self) -> dict[str, Any]:
         """The plain YAML value."""
         return {
-            "size": self.size, "group": self.group, "batch": self.batch, "noise": self.noise, "design": self.design,
+            "size": self.size,
+            "group": self.group,
+            "batch": self.batch,
+            "noise": self.noise,
+            "design": self.design,
             "vary": {variation.path: {variation.kind: list(variation.numbers)} for variation in self.vary},
             "numbers": None if self.numbers is None else list(self.numbers),
-            "statistics": self.statistics.write(), "retry": self.retry,
-        }  # fmt: skip
+            "statistics": self.statistics.write(),
+            "retry": self.retry,
+        }
 
 
 @dataclass(frozen=True)

@@ -86,9 +86,10 @@ class ParticlesConfig(ParticlesSection):
         Text(optional=True, described="a file of particles"), None, about="file of positions to start from"
     )
     fractions: tuple[float, ...] = key(
-        ListOf(Real(above=0.0, high=1.0), 1, 100, noun="shares, one per species"), (1.0,),
+        ListOf(Real(above=0.0, high=1.0), 1, 100, noun="shares, one per species"),
+        (1.0,),
         about="shares of the species, of whole chains",
-    )  # fmt: skip
+    )
     temperature: float = key(Real(low=0.0, formula=True), 0.0, about="temperature of the first velocities, an energy")
     chain_length: int | None = key(
         Integer(2, 2**20, optional=True), None, about="particles in a chain, each bonded to the next; null: no chains"
@@ -228,7 +229,7 @@ def check_mesh_shape(config: Any, path: str, cells: Sequence[int]) -> Iterator[t
 
 def check_mesh_length(
     config: Any, path: str, cells: Sequence[int], longest: float, why: str
-) -> Iterator[tuple[str, str]]:  # fmt: skip
+) -> Iterator[tuple[str, str]]:
     """Cells of a mesh that are longer than what is summed over near pairs leaves to it."""
     for axis, (a, b, n) in enumerate(zip(config.box.lower, config.box.upper, cells, strict=False)):
         if (b - a) / n > longest * (1 + 1e-9):

@@ -54,10 +54,15 @@ class StatisticsConfig:
     def write(self) -> dict[str, Any]:
         """The plain YAML value."""
         return {
-            "of": list(self.of), "kinds": list(self.kinds), "from": self.start, "every": self.every,
-            "over": list(self.over), "window": self.window, "name": self.name,
+            "of": list(self.of),
+            "kinds": list(self.kinds),
+            "from": self.start,
+            "every": self.every,
+            "over": list(self.over),
+            "window": self.window,
+            "name": self.name,
             **({"phase": dataclasses.asdict(self.phase)} if self.phase else {}),
-        }  # fmt: skip
+        }
 
 
 class TimeStatistics(tuple[StatisticsConfig, ...]):

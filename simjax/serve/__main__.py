@@ -71,8 +71,9 @@ def _main(options: argparse.Namespace) -> int:
         if not is_of_this_machine_alone(at.getsockname()[0]):
             print(
                 f"simjax: warning: --host {options.host} answers every machine that reaches this one, without password "
-                "and encryption; write --host 127.0.0.1, behind a proxy that has both.", file=sys.stderr,
-            )  # fmt: skip
+                "and encryption; write --host 127.0.0.1, behind a proxy that has both.",
+                file=sys.stderr,
+            )
         service = Service(config, what=chosen.get("what", "rollout"), vjp_order=order, batch=batch)
         serve(service, at, limits, [name for name in options.names.replace(" ", "").split(",") if name])
     return 0

@@ -32,7 +32,7 @@ CLOSING = {413, 415, 421, 503, 504}
 
 def application(
     service: Service, limits: Limits, started: Callable[[], None], names: Collection[str] = ()
-) -> Starlette:  # fmt: skip
+) -> Starlette:
     """The ASGI application of a service whose programs are compiled; `started` is called when it begins to answer.
 
     names: of this machine, by which it is asked beside its addresses.

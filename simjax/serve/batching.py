@@ -18,8 +18,9 @@ class Batcher:
         evaluate: from requests to an answer for each; called on a thread of `executor`.
     """
 
-    def __init__(self, evaluate: Callable[[Sequence[Any]], Sequence[Any]], executor: Executor, *, most: int,
-                 window: float):  # fmt: skip
+    def __init__(
+        self, evaluate: Callable[[Sequence[Any]], Sequence[Any]], executor: Executor, *, most: int, window: float
+    ):
         self._evaluate, self._executor = evaluate, executor
         self._most, self._window = most, window
         self._queue: asyncio.Queue[tuple[float, Any, asyncio.Future]] = asyncio.Queue()

@@ -41,7 +41,7 @@ class Client:
 
     def call(
         self, arguments: Arrays | None = None, *, results: Sequence[str] | None = None, frames: str | None = None
-    ) -> dict[str, np.ndarray]:  # fmt: skip
+    ) -> dict[str, np.ndarray]:
         """Results of the served function by name.
 
         Args:
@@ -53,9 +53,14 @@ class Client:
         return self._post("/call", sections, results=results, frames=frames).get(RESULTS, {})
 
     def vjp(
-        self, arguments: Arrays | None, cotangents: Arrays, *, results: Sequence[str] | None = None,
-        gradients: Sequence[str] | None = None, frames: str | None = None,
-    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:  # fmt: skip
+        self,
+        arguments: Arrays | None,
+        cotangents: Arrays,
+        *,
+        results: Sequence[str] | None = None,
+        gradients: Sequence[str] | None = None,
+        frames: str | None = None,
+    ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """Results, and the vector-Jacobian product: the gradient of the sum of cotangents times results.
 
         Args:

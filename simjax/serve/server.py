@@ -88,7 +88,7 @@ def serving(service: Service, limits: Limits = DEFAULT) -> Iterator[str]:
 
 def _server(
     service: Service, limits: Limits, started: Callable[[], None], names: Collection[str] = ()
-) -> uvicorn.Server:  # fmt: skip
+) -> uvicorn.Server:
     return uvicorn.Server(
         uvicorn.Config(
             application(service, limits, started, names),
@@ -99,5 +99,5 @@ def _server(
             lifespan="on",
             server_header=False,
             timeout_graceful_shutdown=math.ceil(limits.seconds) + 1,
-        )  # fmt: skip
+        )
     )

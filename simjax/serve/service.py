@@ -86,13 +86,20 @@ class Service:
         """Names, shapes, types, units and meaning of arguments and results, and the configuration, for JSON."""
         config = self.config
         return {
-            "what": self.what, "model": config.model, "experiment": config.experiment_name, "title": config.title,
-            "precision": config.precision, "batch_sizes": self.sizes, **self._made.extra,
+            "what": self.what,
+            "model": config.model,
+            "experiment": config.experiment_name,
+            "title": config.title,
+            "precision": config.precision,
+            "batch_sizes": self.sizes,
+            **self._made.extra,
             "gradients": list(self._real_arguments) if self.has_gradients else [],
-            ARGUMENTS: self._made.describe(self._defaults), RESULTS: self._made.describe(self._results),
-            "versions": versions(), "config_sha256": config_digest(config),
+            ARGUMENTS: self._made.describe(self._defaults),
+            RESULTS: self._made.describe(self._results),
+            "versions": versions(),
+            "config_sha256": config_digest(config),
             "configuration": config.write(),
-        }  # fmt: skip
+        }
 
     # ------------------------------------------------------------------ a request
 

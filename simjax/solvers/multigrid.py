@@ -217,9 +217,15 @@ def _bottom(operator: Elliptic) -> Bottom:
 
 
 def solve_elliptic(
-    operator: Elliptic, hierarchy: Approximate, right: Float[Array, "..."], shift, *, tolerance: float, limit: int = 50,
+    operator: Elliptic,
+    hierarchy: Approximate,
+    right: Float[Array, "..."],
+    shift,
+    *,
+    tolerance: float,
+    limit: int = 50,
     scale: Float[Array, ""] | float = 0.0,
-) -> Solution:  # fmt: skip
+) -> Solution:
     """x with shift m x - div(k grad x) = right, by conjugate gradients with an approximate inverse.
 
     Args:
@@ -255,9 +261,14 @@ def solve_elliptic(
         right, scale = given
         right = _without_mean(domain, right, connected) if singular else right
         found = conjugate_gradient(
-            lambda x: matvec((x, scale))[0], right,
-            domain=domain, precondition=precondition, tolerance=tolerance, limit=limit, scale=scale,
-        )  # fmt: skip
+            lambda x: matvec((x, scale))[0],
+            right,
+            domain=domain,
+            precondition=precondition,
+            tolerance=tolerance,
+            limit=limit,
+            scale=scale,
+        )
         x = jnp.where(connected, found.solution, 0.0) if steady else found.solution
         if singular:
             x = _without_mean(domain, x, connected)

@@ -88,9 +88,13 @@ def solve_poisson(
         spectrum = basis.forward(right)
         shape = [1 if axis == left else n for axis, n in enumerate(spectrum.shape[-domain.grid.ndim :])]
         solved = solve_lines(
-            spectrum, jnp.broadcast_to(sum(eigenvalues[1:], eigenvalues[0]), shape), basis.placement[left],
-            axis=left - domain.grid.ndim, spacing=domain.grid.spacing[left], ends=kinds[left][1],
-        )  # fmt: skip
+            spectrum,
+            jnp.broadcast_to(sum(eigenvalues[1:], eigenvalues[0]), shape),
+            basis.placement[left],
+            axis=left - domain.grid.ndim,
+            spacing=domain.grid.spacing[left],
+            ends=kinds[left][1],
+        )
         phi = basis.inverse(solved)
         return _without_mean(domain, phi) if singular else phi
 
@@ -238,8 +242,10 @@ def _divide(spectrum: Array, eigenvalues: tuple[Array, ...]) -> Array:
 def _kind(lower: Boundary, upper: Boundary, axis: int) -> tuple[Transform, str]:
     """The transform along an axis, and how its lines go on beyond their ends."""
     for kind, transform, ends in (
-        (Periodic, FOURIER, PERIODIC), (Neumann, COSINE, EVEN), (Dirichlet, SINE, ODD),
-    ):  # fmt: skip
+        (Periodic, FOURIER, PERIODIC),
+        (Neumann, COSINE, EVEN),
+        (Dirichlet, SINE, ODD),
+    ):
         if isinstance(lower, kind) and isinstance(upper, kind):
             return transform, ends
     if isinstance(lower, Neumann | Dirichlet) and isinstance(upper, Neumann | Dirichlet):

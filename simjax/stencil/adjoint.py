@@ -281,9 +281,22 @@ def _whole(shape: Sequence[int], other: Sequence[int], ndim: int) -> None:
 
 
 POINTWISE = {
-    "add", "add_any", "sub", "mul", "div", "neg", "select_n", "convert_element_type", "copy", "real", "imag", "conj",
-    "complex", "pcast", "pvary",
-}  # fmt: skip
+    "add",
+    "add_any",
+    "sub",
+    "mul",
+    "div",
+    "neg",
+    "select_n",
+    "convert_element_type",
+    "copy",
+    "real",
+    "imag",
+    "conj",
+    "complex",
+    "pcast",
+    "pvary",
+}
 RULES = {
     "pad": _padded,
     "slice": _sliced,

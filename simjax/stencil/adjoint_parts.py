@@ -24,9 +24,13 @@ def blocks_read(fields: Leaves, ghosts: list[list[Sides]], width: int) -> list[L
 
 
 def gathered_in_parts(
-    stencils: list[Callable[..., Leaves]], fields: Leaves, ghosts: list[list[Sides]], cotangents: Leaves, width: int,
+    stencils: list[Callable[..., Leaves]],
+    fields: Leaves,
+    ghosts: list[list[Sides]],
+    cotangents: Leaves,
+    width: int,
     fused: Callable,
-) -> tuple[Leaves, list[list[Sides]]]:  # fmt: skip
+) -> tuple[Leaves, list[list[Sides]]]:
     """Cotangents of the fields and of their ghost lines.
 
     Args:

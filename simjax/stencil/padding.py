@@ -128,9 +128,13 @@ class Padding:
 
 @part("halo exchange")
 def padded(
-    fields: list[Array], ghosts: list[list[Sides]], width: int, reaches: Sequence[Reach] | None = None,
-    *, for_many: bool = False,
-) -> list[Array]:  # fmt: skip
+    fields: list[Array],
+    ghosts: list[list[Sides]],
+    width: int,
+    reaches: Sequence[Reach] | None = None,
+    *,
+    for_many: bool = False,
+) -> list[Array]:
     """The blocks with their ghost lines around them (`assembled`).
 
     for_many: for a stencil of many reads, for which they are put into memory (`formed_together`) where nothing else is.

@@ -71,10 +71,18 @@ class Schedule(eqx.Module):
     _free_dt: Number | None  # with a number of steps
 
     def __init__(
-        self, interval: float | None = None, start: Number = 0.0, dt: Number | None = None,
-        courant: float | None = None, max_steps: int = 0, step_shrink: float = 0.0, *, steps: int | None = None,
-        tolerance: float | None = None, absolute_tolerance: float | None = None,
-    ):  # fmt: skip
+        self,
+        interval: float | None = None,
+        start: Number = 0.0,
+        dt: Number | None = None,
+        courant: float | None = None,
+        max_steps: int = 0,
+        step_shrink: float = 0.0,
+        *,
+        steps: int | None = None,
+        tolerance: float | None = None,
+        absolute_tolerance: float | None = None,
+    ):
         if sum(given is not None for given in (dt, courant, tolerance)) != 1:
             raise ConfigurationError(
                 "Schedule needs exactly one of dt, courant and tolerance; "
@@ -219,9 +227,17 @@ class Clock(eqx.Module):
 
         count = jnp.int32
         return cls(
-            zero(count), zero(count), zero(count), zero(dtype), zero(dtype), zero(dtype), zero(dtype), zero(dtype),
-            jnp.asarray(OK, count), Control.zero(dtype) if controlled else None,
-        )  # fmt: skip
+            zero(count),
+            zero(count),
+            zero(count),
+            zero(dtype),
+            zero(dtype),
+            zero(dtype),
+            zero(dtype),
+            zero(dtype),
+            jnp.asarray(OK, count),
+            Control.zero(dtype) if controlled else None,
+        )
 
 
 def clock_at_start(dtype, schedule: Schedule) -> Clock:

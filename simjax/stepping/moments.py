@@ -83,13 +83,14 @@ class Moments:
             return Extreme(np.full(shapes[name], value, dtype), np.full(shapes[name], np.nan, dtype))  # pyright: ignore
 
         return Sums(
-            total(()), np.zeros((), dtype),  # pyright: ignore
+            total(()),
+            np.zeros((), dtype),  # pyright: ignore
             {name: total(shapes[name]) for name in self.means},
             {pair: total(shapes[pair[0]]) for pair in self.pairs},
             {name: total(shapes[name]) for name in self.thirds},
             {name: extreme(name, np.inf) for name in self.mins},
             {name: extreme(name, -np.inf) for name in self.maxs},
-        )  # fmt: skip
+        )
 
     def with_sample(
         self, sums: Sums, t: Array, weight: Array, fields: Mapping[str, Array], over: Mapping[str, Averages]

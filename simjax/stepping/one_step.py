@@ -90,9 +90,14 @@ def fixed_step(model, integrator, params, state, clock: Clock, schedule: Schedul
 
 
 def arranged_steps(
-    model: SelfSteppingModel, params, begin, schedule: Schedule, steps: int, checkpoint: Policy | Binomial,
+    model: SelfSteppingModel,
+    params,
+    begin,
+    schedule: Schedule,
+    steps: int,
+    checkpoint: Policy | Binomial,
     look: Callable | None = None,
-):  # fmt: skip
+):
     """(state, clock) after steps of a model that takes its own, arranged anew before the first and then regularly.
 
     look: `(seen, before, after, state)` -> seen, called after every step with its clocks, where `begin` and what is

@@ -36,7 +36,7 @@ from simjax.stepping.clock import (
     tick_fixed,
     ticked_fixed,
     time_of,
-)  # fmt: skip
+)
 from simjax.stepping.controlled import controlled_steps, require_control
 from simjax.stepping.faults import is_traced, raise_on_fault
 from simjax.stepping.one_step import (
@@ -80,9 +80,17 @@ class Trajectory(eqx.Module):
 
 
 def advance(
-    model: Model, integrator: Integrator | None, params, state, clock: Clock, schedule: Schedule,
-    *, steps: int, until, checkpoint: Policy | Binomial | None = None,
-):  # fmt: skip
+    model: Model,
+    integrator: Integrator | None,
+    params,
+    state,
+    clock: Clock,
+    schedule: Schedule,
+    *,
+    steps: int,
+    until,
+    checkpoint: Policy | Binomial | None = None,
+):
     """`steps` steps, none of them beyond the end of frame number `until`: the new (state, clock).
 
     checkpoint: what reverse mode keeps; None: nothing is differentiated, and what a `Stored` scheme keeps in 16 bits
@@ -112,9 +120,15 @@ def advance(
 
 
 def _integrated_steps(
-    model: Model, integrator: Integrator, params, begin, schedule: Schedule, steps: int, until,
+    model: Model,
+    integrator: Integrator,
+    params,
+    begin,
+    schedule: Schedule,
+    steps: int,
+    until,
     checkpoint: Policy | Binomial | None,
-):  # fmt: skip
+):
     """(state, clock) after steps that a scheme takes."""
     state, clock = begin
     packing = integrator.packing() if isinstance(integrator, Stored) and checkpoint is None else None
@@ -252,10 +266,18 @@ def _reversible(model: Model, integrator: Integrator | None, params, schedule: S
 
 
 def simulate(
-    model: Model, integrator: Integrator | None, params, state, schedule: Schedule,
-    *, frames: int, clock: Clock | None = None, observe: Callable | None = None,
-    checkpoint: Checkpoint = "auto", on_fault: OnFault = "raise",
-) -> Trajectory:  # fmt: skip
+    model: Model,
+    integrator: Integrator | None,
+    params,
+    state,
+    schedule: Schedule,
+    *,
+    frames: int,
+    clock: Clock | None = None,
+    observe: Callable | None = None,
+    checkpoint: Checkpoint = "auto",
+    on_fault: OnFault = "raise",
+) -> Trajectory:
     """Advance `frames` frames of `schedule` from `state`, observing at the end of each.
 
     Args:
@@ -319,18 +341,31 @@ def simulate(
 
 
 def _all_frames(
-    model: Model, integrator: Integrator | None, params, carry, schedule: Schedule, frames: int, chosen: Plan,
+    model: Model,
+    integrator: Integrator | None,
+    params,
+    carry,
+    schedule: Schedule,
+    frames: int,
+    chosen: Plan,
     look: Callable,
-):  # fmt: skip
+):
     """(state, clock) after all frames, and what `look(carry)` gives after each."""
 
     def one(carry, _=None):
         state, clock = carry
         until = clock.frame + 1
         state, clock = advance(
-            model, integrator, params, state, clock, schedule,
-            steps=schedule.steps, until=until, checkpoint=_within(chosen),
-        )  # fmt: skip
+            model,
+            integrator,
+            params,
+            state,
+            clock,
+            schedule,
+            steps=schedule.steps,
+            until=until,
+            checkpoint=_within(chosen),
+        )
         carry = state, _note_unfinished(clock, until)
         return carry, look(carry)
 
@@ -367,9 +402,17 @@ def _attempts(clock: Clock) -> Array:
 
 
 def integrate(
-    model: Model, integrator: Integrator | None, params, state, *, dt: Number, steps: int, t0: Number = 0.0,
-    checkpoint: Checkpoint = "auto", on_fault: OnFault = "raise",
-):  # fmt: skip
+    model: Model,
+    integrator: Integrator | None,
+    params,
+    state,
+    *,
+    dt: Number,
+    steps: int,
+    t0: Number = 0.0,
+    checkpoint: Checkpoint = "auto",
+    on_fault: OnFault = "raise",
+):
     """The state `steps` steps of `dt` after `state`: `simulate` without frames, a schedule and a clock.
 
     Works under jit, vmap and `distribute`, and is differentiable in `params`, `state`, `dt` and `t0`.

@@ -124,9 +124,18 @@ class Seen(NamedTuple):
 
 
 def advance_watching(
-    model: Model, integrator: Integrator | None, params, state, clock: Clock, schedule: Schedule,
-    *, steps: int, until, sight: Sight, sums: Mapping[str, Sums] = MappingProxyType({}),
-) -> tuple[Any, Clock, dict[str, Readings], dict[str, Sums], Array | None]:  # fmt: skip
+    model: Model,
+    integrator: Integrator | None,
+    params,
+    state,
+    clock: Clock,
+    schedule: Schedule,
+    *,
+    steps: int,
+    until,
+    sight: Sight,
+    sums: Mapping[str, Sums] = MappingProxyType({}),
+) -> tuple[Any, Clock, dict[str, Readings], dict[str, Sums], Array | None]:
     """The result of `advance`, what the watches read on the way, the sums of the gatherings, and which conditions
     ended the steps: nothing is read and added where the steps are given up.
 
@@ -199,9 +208,12 @@ def _empty(watch: Watch, state, clock: Clock, schedule: Schedule) -> Readings:
     shapes = jax.eval_shape(lambda clock, state: watch.read(time_of(clock, schedule), state), clock, state)
     dtype = clock.elapsed.dtype
     return Readings(
-        jnp.zeros((), jnp.int32), jnp.zeros(rows, clock.step.dtype), jnp.zeros(rows, dtype), jnp.zeros(rows, dtype),
+        jnp.zeros((), jnp.int32),
+        jnp.zeros(rows, clock.step.dtype),
+        jnp.zeros(rows, dtype),
+        jnp.zeros(rows, dtype),
         jax.tree.map(lambda leaf: jnp.zeros((rows, *leaf.shape), leaf.dtype), shapes),
-    )  # fmt: skip
+    )
 
 
 def _with_reading(
@@ -227,9 +239,14 @@ def _with_reading(
 
 
 def _with_sample(
-    gathering: Gathering, start: Start, number: Array, clocks: tuple[Clock, Clock], state, schedule: Schedule,
+    gathering: Gathering,
+    start: Start,
+    number: Array,
+    clocks: tuple[Clock, Clock],
+    state,
+    schedule: Schedule,
     sums: Sums,
-) -> Sums:  # fmt: skip
+) -> Sums:
     """The sums with the state after a step, where it counts."""
     before, after = clocks
     t = time_of(after, schedule)
@@ -244,8 +261,9 @@ def _with_sample(
     own = _with_state_of(gathering, t, state, due, own._replace(waiting=sums.waiting))
     kept = jax.tree.map(
         lambda bins, one: lax.dynamic_update_index_in_dim(bins, one, number, 0),
-        whole, own._replace(waiting=None),  # pyright: ignore[reportArgumentType]
-    )  # fmt: skip
+        whole,
+        own._replace(waiting=None),  # pyright: ignore[reportArgumentType]
+    )
     return kept._replace(waiting=own.waiting)
 
 

@@ -89,7 +89,7 @@ def test_a_right_gradient_passes_every_check():
         # Another value, of which the derivative is that of the value.
         (lambda x: x * (1 + 1e-9), lambda sizes, plan: sizes, MESHES),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_gradient_fails_where_it_is_wrong(change, wrong, failed):
     certificate = certify(objective(change, wrong=wrong))
     assert names(certificate, False) == failed

@@ -56,9 +56,12 @@ def test_an_experiment_passes():
     assert certificate.passed, str(certificate)
     named = {check.name for check in certificate.checks}
     assert named >= {
-        "Taylor remainder, 3 numbers, each", "one device against 8, x=2 x y=4", "every_step against none",
-        "every_step against two_level", "every_step against Binomial(states=3)",
-    }  # fmt: skip
+        "Taylor remainder, 3 numbers, each",
+        "one device against 8, x=2 x y=4",
+        "every_step against none",
+        "every_step against two_level",
+        "every_step against Binomial(states=3)",
+    }
 
 
 # Of every family of equations one, but gases, whose scheme burgers has; one of them with every plan. The loss of an
@@ -162,12 +165,16 @@ def test_devices_that_are_not_there_are_told(monkeypatch):
         ("dye", ["grid.shape=[15,32]"], None, {"y": 8}),
         ("dye", ["grid.shape=[16,16]"], 4, {"x": 2, "y": 2}),
         ("dye", ["grid.shape=[16,16]", "mesh.x=4"], None, {"x": 4}),
-        ("dye", ["grid.shape=[8,8,8]", "physics.velocity=[1,0,0]", "initial.concentration=x"], None,
-         {"x": 2, "y": 2, "z": 2}),
+        (
+            "dye",
+            ["grid.shape=[8,8,8]", "physics.velocity=[1,0,0]", "initial.concentration=x"],
+            None,
+            {"x": 2, "y": 2, "z": 2},
+        ),
         ("dye", ["grid.shape=[15,15]"], None, None),
         ("viscous_burgers", ["grid.shape=[64]"], None, None),
     ],
-)  # fmt: skip
+)
 @pytest.mark.slow
 def test_meshes_fit_the_grid(name, overrides, devices, sizes):
     objective = run_objective(load_config(name, ["~exact", *overrides]), steps=2, devices=devices)

@@ -160,8 +160,11 @@ def test_multirun(capsys, simulations):
     code, out, _ = run(capsys, "-m", "experiment=cavity,fluid", "seed=1,2")
     assert code == 0
     assert [(c.experiment_name, c.seed) for c in simulations] == [
-        ("cavity", 1), ("cavity", 2), ("fluid", 1), ("fluid", 2),
-    ]  # fmt: skip
+        ("cavity", 1),
+        ("cavity", 2),
+        ("fluid", 1),
+        ("fluid", 2),
+    ]
     assert "[4/4]" in out
 
 

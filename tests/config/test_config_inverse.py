@@ -61,7 +61,15 @@ READ = InverseConfig(
             "points", "concentration", (((0.2, 0.3), (0.7, 0.1)),), 0, None, (0.5, 1.0), 1, 0.01, None, ("student", 4.0)
         ),
         ObservationConfig(
-            "line_of_sight", "concentration", (((0.0, 0.2),), ((1.0, 0.8),)), 0, None, None, 1, None, 0.05,
+            "line_of_sight",
+            "concentration",
+            (((0.0, 0.2),), ((1.0, 0.8),)),
+            0,
+            None,
+            None,
+            1,
+            None,
+            0.05,
             ("huber", 1.5),
         ),
         ObservationConfig(
@@ -78,7 +86,7 @@ READ = InverseConfig(
     horizons=(0.5, 1.0),
     checkpoint=("every_step", 0),
     samples=4,
-)  # fmt: skip
+)
 
 SNAPSHOT = [{"snapshot": "concentration", "deviation": 0.1}]
 
@@ -459,10 +467,15 @@ def test_mistakes_are_told_with_those_of_other_sections():
     )
     said = refusal(mapping)
     paths = (
-        "time.end", "physics.viscosity", "grid.shape[0]", "inverse.unknowns.physics.viscosity.guess",
-        "inverse.unknowns.initial.velocity.guess", "inverse.observations[0].snapshot", "inverse.solver.iterations",
+        "time.end",
+        "physics.viscosity",
+        "grid.shape[0]",
+        "inverse.unknowns.physics.viscosity.guess",
+        "inverse.unknowns.initial.velocity.guess",
+        "inverse.observations[0].snapshot",
+        "inverse.solver.iterations",
         "inverse.horizons[0]",
-    )  # fmt: skip
+    )
     assert said.startswith(f"{len(paths)} problems in the configuration:"), said
     for path in paths:
         assert f"\n  {path}" in said, said

@@ -135,10 +135,22 @@ def from_nothing(folder, file):
 
 
 WAYS = [
-    in_raw_storage, in_a_folder_above, by_its_whole_path, behind_a_symlink, in_a_linked_folder,
-    behind_an_external_link, behind_a_soft_link_to_one, two_files_further, within_the_file_and_then_out,
-    as_coordinates, as_coordinates_of_a_source, round_in_a_circle, too_many_times_over, from_itself, from_nothing,
-]  # fmt: skip
+    in_raw_storage,
+    in_a_folder_above,
+    by_its_whole_path,
+    behind_a_symlink,
+    in_a_linked_folder,
+    behind_an_external_link,
+    behind_a_soft_link_to_one,
+    two_files_further,
+    within_the_file_and_then_out,
+    as_coordinates,
+    as_coordinates_of_a_source,
+    round_in_a_circle,
+    too_many_times_over,
+    from_itself,
+    from_nothing,
+]
 
 
 @pytest.mark.parametrize("way", WAYS)

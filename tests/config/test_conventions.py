@@ -86,8 +86,10 @@ def test_attributes_of_axes_that_are_not_known_are_refused(tmp_path):
 def test_a_run_gives_the_units_of_its_axes(tmp_path):
     path = write(tmp_path / "a.nc", of_x={"units": "km"})
     overrides = [
-        "grid={shape: [6,4], upper: [3,2]}", f"initial={{concentration: {{file: {path}, variable: c}}}}", "exact=null",
-    ]  # fmt: skip
+        "grid={shape: [6,4], upper: [3,2]}",
+        f"initial={{concentration: {{file: {path}, variable: c}}}}",
+        "exact=null",
+    ]
     with pytest.raises(ConfigurationError, match="the coordinate 'x' in a.nc is in 'km'; expected 'm'"):
         CompiledFieldRun(sj.load("dye", overrides).config)
 
@@ -165,9 +167,13 @@ def test_attributes_that_change_values_are_followed_or_refused(tmp_path, attribu
 
 def test_attributes_that_describe_are_left_alone(tmp_path):
     told = {
-        "long_name": "offset of the scale", "cell_methods": "time: mean", "GRIB_missingValue": 9999, "timescale": 3.0,
-        "actual_range": [0.0, 1.0], "comment": "valid",
-    }  # fmt: skip
+        "long_name": "offset of the scale",
+        "cell_methods": "time: mean",
+        "GRIB_missingValue": 9999,
+        "timescale": 3.0,
+        "actual_range": [0.0, 1.0],
+        "comment": "valid",
+    }
     np.testing.assert_array_equal(read(write(tmp_path / "a", **told)), FIELD.T)
 
 
@@ -199,9 +205,15 @@ def test_coordinates_tell_the_order_of_axes(tmp_path):
 
 def measured(path, shape, order=None):
     return read_measurements(
-        MeasuredFile(path, order=order), "c", order or ("y", "x"), units="1", time_units="s", length_units="m",
-        with_error=False, shape=shape,
-    )  # fmt: skip
+        MeasuredFile(path, order=order),
+        "c",
+        order or ("y", "x"),
+        units="1",
+        time_units="s",
+        length_units="m",
+        with_error=False,
+        shape=shape,
+    )
 
 
 def test_the_order_of_axes_of_a_measured_snapshot_is_asked_for_too(tmp_path):

@@ -21,9 +21,13 @@ from simjax.errors import ConfigurationError
 ROOT = Path(__file__).resolve().parents[2]
 # One step on a few cells.
 TINY = [
-    "experiment=viscous_burgers", "grid.shape=[16]", "time.end=0.001", "time.output_every=0.001", "time.dt=0.001",
+    "experiment=viscous_burgers",
+    "grid.shape=[16]",
+    "time.end=0.001",
+    "time.output_every=0.001",
+    "time.dt=0.001",
     "output=none",
-]  # fmt: skip
+]
 
 
 def run(capfd, *arguments):
@@ -77,8 +81,12 @@ def test_info_tells_the_search_path_and_needs_no_jax(tmp_path):
     code += "print([name for name in ('jax', 'h5py', 'xarray', 'optuna', 'submitit') if name in sys.modules])"
     shown = subprocess.run(
         [sys.executable, "-c", code, "experiment=fluid", "--config-dir", str(tmp_path), "--info"],
-        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert shown.returncode == 0 and shown.stdout.splitlines()[-1] == "[]"
     for told in ("JoblibLauncher", "OptunaSweeper", f"simjax://{tmp_path}", "experiment/fluid", "Roll-up of two"):
         assert told in shown.stdout

@@ -143,9 +143,11 @@ def test_a_periodic_wave_converges_at_second_order(tmp_path, offset, target):
     def error(factor):
         source, wanted = Grid((32 * factor,), (0,), (1,)), Grid((target * factor,), (0,), (1,))
         path = write_netcdf4(
-            tmp_path / f"{factor}", np.sin(2 * np.pi * source.coordinates(0, CENTER)), ("x",),
+            tmp_path / f"{factor}",
+            np.sin(2 * np.pi * source.coordinates(0, CENTER)),
+            ("x",),
             coordinates={"x": source.coordinates(0, CENTER)},
-        )  # fmt: skip
+        )
         values, _ = read_field(path, "c", wanted, (offset,), periodic=(True,))
         return np.abs(values - np.sin(2 * np.pi * wanted.coordinates(0, offset))).max()
 

@@ -151,8 +151,10 @@ def test_each_device_of_a_run_reads_its_own_part(tmp_path, values_read):
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["c"] = RANDOM.normal(size=(16, 32))
     overrides = [
-        "grid.shape=[32,16]", f"initial={{concentration: {{file: {tmp_path / 'a.h5'}, variable: c}}}}", "exact=null",
-    ]  # fmt: skip
+        "grid.shape=[32,16]",
+        f"initial={{concentration: {{file: {tmp_path / 'a.h5'}, variable: c}}}}",
+        "exact=null",
+    ]
     alone = CompiledFieldRun(sj.load("dye", overrides).config)
     assert values_read == [32 * 16]
     values_read.clear()

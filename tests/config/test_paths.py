@@ -42,14 +42,20 @@ def test_what_a_system_can_have(path, problem):
     ("command", "words"),
     [
         *((run, [*DYE, f"{key}={LONG}"]) for key in ("output.folder", "output.root", "resume")),
-        (run, [f"resume={LONG}"]), (run, [*DYE, "--config-dir", LONG]),
+        (run, [f"resume={LONG}"]),
+        (run, [*DYE, "--config-dir", LONG]),
         (run, [*DYE, "-m", "seed=1,2", f"hydra.sweep.dir={LONG}"]),
-        (export, [LONG]), (export, [*DYE, "--folder", LONG]), (certificate, [LONG]), (serve, [LONG]), (data, [LONG]),
-        (data, ["RUN", "--file", f"{LONG}.h5"]), (data, ["RUN", "format=pdebench", "--file", LONG]),
+        (export, [LONG]),
+        (export, [*DYE, "--folder", LONG]),
+        (certificate, [LONG]),
+        (serve, [LONG]),
+        (data, [LONG]),
+        (data, ["RUN", "--file", f"{LONG}.h5"]),
+        (data, ["RUN", "format=pdebench", "--file", LONG]),
         (inspect, [*DYE, "target=cpu:2", "--json", LONG]),
         (inspect, [*DYE, "target=cpu:2", "--picture", f"{LONG}.png"]),
     ],
-)  # fmt: skip
+)
 def test_commands_refuse_a_name_of_300_letters(command, words, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert command(words) == 2
@@ -70,11 +76,16 @@ def test_functions_refuse_it(path, tmp_path, monkeypatch):
     learner = sj.Learner({"slope": np.zeros(())}, optax.sgd(0.1))
     simulation = sj.load("dye", DYE[1:])
     for call in (
-        lambda: simulation.run(resume=path), lambda: sj.open_run(path), lambda: sj.check_files(path),
-        lambda: sj.open_output(path, "probe"), lambda: sj.open_universe(path), lambda: sj.goodput(path),
-        lambda: sj.TrajectoryWindows([path], length=2), lambda: Picture(b"", "png").save(f"{path}.png"),
+        lambda: simulation.run(resume=path),
+        lambda: sj.open_run(path),
+        lambda: sj.check_files(path),
+        lambda: sj.open_output(path, "probe"),
+        lambda: sj.open_universe(path),
+        lambda: sj.goodput(path),
+        lambda: sj.TrajectoryWindows([path], length=2),
+        lambda: Picture(b"", "png").save(f"{path}.png"),
         lambda: sj.train(learner, [sj.Stage(1, loss)], Batches(), folder=path),
-    ):  # fmt: skip
+    ):
         with pytest.raises(ConfigurationError, match="expected a path"):
             call()
     assert not any(tmp_path.iterdir())

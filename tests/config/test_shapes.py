@@ -14,12 +14,15 @@ RANDOM = np.random.default_rng(3)
 def config(solid, axes=2, names=()):
     return validate(
         {
-            "model": "incompressible", "grid": {"shape": [8] * axes}, "physics": {"viscosity": 0.1},
+            "model": "incompressible",
+            "grid": {"shape": [8] * axes},
+            "physics": {"viscosity": 0.1},
             "parameters": {"radius": 0.25, "speed": 2.0, **dict.fromkeys(names, 0.5)},
             "initial": {"velocity": [0] * axes},
-            "coefficients": {"solid": solid}, "time": {"end": 0.1, "output_every": 0.1},
+            "coefficients": {"solid": solid},
+            "time": {"end": 0.1, "output_every": 0.1},
         }
-    )  # fmt: skip
+    )
 
 
 def distance(solid, points, t=0.0):
@@ -82,8 +85,10 @@ def test_a_list_is_the_union_and_is_written_as_it_was_understood():
     assert config(once.write()["coefficients"]["solid"]).coefficients == once.coefficients
 
 
-@pytest.mark.parametrize("solid", [{"ball": {"center": ["c", 0.5], "radius": 0.25}},
-                                   {"box": {"lower": ["c - 0.25", 0], "upper": ["c + 0.25", 1]}}])  # fmt: skip
+@pytest.mark.parametrize(
+    "solid",
+    [{"ball": {"center": ["c", 0.5], "radius": 0.25}}, {"box": {"lower": ["c - 0.25", 0], "upper": ["c + 0.25", 1]}}],
+)
 @pytest.mark.slow
 def test_a_distance_has_derivatives_inside_of_bodies(solid):
     """Also in the middle of a ball, and all over a box, where what is beyond its faces vanishes."""

@@ -8,18 +8,26 @@ from simjax.integrators.adaptive import SCHEMES
 from simjax.schema import model_schema
 
 LINE = {
-    "model": "advection_diffusion", "grid": {"shape": [8]}, "precision": "float64",
-    "physics": {"diffusivity": 0.1, "velocity": [0.0]}, "initial": {"concentration": "x"},
+    "model": "advection_diffusion",
+    "grid": {"shape": [8]},
+    "precision": "float64",
+    "physics": {"diffusivity": 0.1, "velocity": [0.0]},
+    "initial": {"concentration": "x"},
     "time": {"end": 1.0, "output_every": 0.5, "tolerance": 1e-6},
-}  # fmt: skip
+}
 SPOTS = {
-    "model": "gray_scott", "grid": {"shape": [8, 8]}, "initial": {"u": 1, "v": 0},
+    "model": "gray_scott",
+    "grid": {"shape": [8, 8]},
+    "initial": {"u": 1, "v": 0},
     "time": {"end": 1.0, "output_every": 0.5, "tolerance": 1e-4},
-}  # fmt: skip
+}
 SOUND = {
-    "model": "acoustic", "grid": {"shape": [8]}, "coefficients": {"speed": 1.0, "density": 1.0},
-    "initial": {"pressure": 0}, "time": {"end": 1.0, "output_every": 0.5, "tolerance": 1e-4},
-}  # fmt: skip
+    "model": "acoustic",
+    "grid": {"shape": [8]},
+    "coefficients": {"speed": 1.0, "density": 1.0},
+    "initial": {"pressure": 0},
+    "time": {"end": 1.0, "output_every": 0.5, "tolerance": 1e-4},
+}
 
 
 def test_names_are_those_of_the_schemes():

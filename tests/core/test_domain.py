@@ -467,7 +467,7 @@ REFUSALS = {
         lambda: Domain(Grid((4,))).pad((jnp.zeros(4),) * 3, (center_layout([WRAP]),) * 2, 1),
         "3 fields need as many layouts; got 2.",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("attempt, sentence", REFUSALS.values(), ids=REFUSALS)

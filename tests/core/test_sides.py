@@ -8,9 +8,12 @@ from simjax.schema import sides
 from simjax.schema.sides import declared_sides, sides_of
 
 DYE = {
-    "model": "advection_diffusion", "physics": {"diffusivity": 0.1, "velocity": [0]}, "grid": {"shape": [8]},
-    "time": {"end": 1, "output_every": 1, "dt": 0.01}, "initial": {"concentration": "x"},
-}  # fmt: skip
+    "model": "advection_diffusion",
+    "physics": {"diffusivity": 0.1, "velocity": [0]},
+    "grid": {"shape": [8]},
+    "time": {"end": 1, "output_every": 1, "dt": 0.01},
+    "initial": {"concentration": "x"},
+}
 
 
 def test_a_side_of_ones_own_is_a_kind_in_configurations(monkeypatch):

@@ -109,8 +109,10 @@ def test_windows_on_a_coarser_grid_are_those_that_a_run_there_begins_with(tmp_pa
 def test_states_after_the_end_of_a_member_are_in_no_window(tmp_path):
     steps, times, fields, diagnostics = frames(range(6))
     late = np.arange(6) >= 4
-    fields = {n: np.where(late[:, None, None, None] & (np.arange(3) == 1)[:, None, None], np.nan, u)
-              for n, u in fields.items()}  # fmt: skip
+    fields = {
+        n: np.where(late[:, None, None, None] & (np.arange(3) == 1)[:, None, None], np.nan, u)
+        for n, u in fields.items()
+    }
     diagnostics["energy"] = np.where(late[:, None] & (np.arange(3) == 1), np.nan, diagnostics["energy"])
     writer = make_writer(tmp_path / "run")
     writer.write(steps, times, fields, diagnostics)
@@ -125,11 +127,22 @@ def test_particles_are_in_the_order_of_their_numbers(tmp_path, members):
     rng, lead = np.random.default_rng(1), (4,) if members is None else (4, members)
     position, density = rng.normal(size=(*lead, 2, 5)), rng.normal(size=(*lead, 5))
     writer = ParticleWriter(
-        tmp_path / "run", lower=(0, 0), upper=(1, 1), periodic=(True, True), names=["position", "density"],
-        scalars=["density"], species=np.zeros(5, int), mass=np.ones(5), charge=None, members=members,
-        parameters={"epsilon": np.asarray(2.0)}, diagnostics=["energy"],
-        attributes={"simjax_run_id": "a"}, title="a test", segment_bytes=200,
-    )  # fmt: skip
+        tmp_path / "run",
+        lower=(0, 0),
+        upper=(1, 1),
+        periodic=(True, True),
+        names=["position", "density"],
+        scalars=["density"],
+        species=np.zeros(5, int),
+        mass=np.ones(5),
+        charge=None,
+        members=members,
+        parameters={"epsilon": np.asarray(2.0)},
+        diagnostics=["energy"],
+        attributes={"simjax_run_id": "a"},
+        title="a test",
+        segment_bytes=200,
+    )
     for k in range(4):
         now = {"position": position[k : k + 1], "density": density[k : k + 1]}
         writer.write([k], [0.5 * k], now, {"energy": np.full((1, *lead[1:]), k)})

@@ -80,10 +80,14 @@ def test_each_side_has_what_passes_it(tmp_path):
     """A constant 2 carried at speed 3 along x, fed at a rate 1.5: what passes each side and is made is known."""
     sides = {"x": {"lower": {"kind": "inflow", "value": 2.0}, "upper": "outflow"}, "y": "slip"}
     told = {
-        "coefficients": {"velocity": ["3", "0"], "diffusivity": "0", "source": "0"}, "physics": {}, "forcing": {},
-        "initial.concentration": "2", "boundaries": sides, "grid.upper": [1.0, 0.5],
+        "coefficients": {"velocity": ["3", "0"], "diffusivity": "0", "source": "0"},
+        "physics": {},
+        "forcing": {},
+        "initial.concentration": "2",
+        "boundaries": sides,
+        "grid.upper": [1.0, 0.5],
         "outputs": [{"balance": ["concentration"], "name": "budget"}],
-    }  # fmt: skip
+    }
     last = read(run(tmp_path / "plain", told), "budget").isel(time=-1)
     through = [float(last[f"concentration_{part}"]) for part in (*SIDES, "made")]
     # Rounding of sums of numbers of order one; what does not pass is zero to a tenth of a rounding of these.
@@ -150,16 +154,23 @@ def test_a_scalar_in_a_flow_closes_where_it_is_carried_in_and_out():
 TUBE = {
     "model": "compressible",
     "grid": {"shape": [24]},
-    "physics": {"viscosity": 0.01, "gravity": [0.5], "reconstruction": "mc", "variables": "primitive",
-                "flux": "rusanov", "pressure_floor": 0.97},
+    "physics": {
+        "viscosity": 0.01,
+        "gravity": [0.5],
+        "reconstruction": "mc",
+        "variables": "primitive",
+        "flux": "rusanov",
+        "pressure_floor": 0.97,
+    },
     "initial": {"density": "1", "velocity": ["0.3"], "pressure": "1 + 0.1*sin(6*x)", "scalars": ["x"]},
-    "boundaries": {"x": {"lower": {"kind": "inflow", "density": 1.0, "velocity": ["0.5"], "pressure": 1.0},
-                         "upper": "outflow"}},
+    "boundaries": {
+        "x": {"lower": {"kind": "inflow", "density": 1.0, "velocity": ["0.5"], "pressure": 1.0}, "upper": "outflow"}
+    },
     "outputs": [{"balance": ["mass", "momentum_x", "energy", "scalar_0"]}],
     "time": {"end": 0.05, "output_every": 0.025, "courant": 0.4},
     "precision": "float64",
     "output": {"report": False, "animation": False},
-}  # fmt: skip
+}
 OF_GAS = ["mass", "momentum_x", "energy", "scalar_0"]
 
 
@@ -198,7 +209,7 @@ REFUSED = {
         {"outputs": [{"balance": "concentration"}], "closure": {"concentration": "-concentration"}},
         ["outputs[0].balance", "no section closure"],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", REFUSED)
@@ -210,17 +221,24 @@ def test_what_cannot_be_is_refused_with_what_to_write(what):
 
 RINGS = {
     "transport": {
-        "grid": {"shape": [16, 8], "axisymmetric": True, "lower": [0.5, 0.0]}, "coefficients.velocity": ["1/x", "0.3"]
+        "grid": {"shape": [16, 8], "axisymmetric": True, "lower": [0.5, 0.0]},
+        "coefficients.velocity": ["1/x", "0.3"],
     },
     "compressible": {
-        "grid": {"shape": [16, 12], "axisymmetric": True}, "mesh.x": 2, "mesh.y": 2,
+        "grid": {"shape": [16, 12], "axisymmetric": True},
+        "mesh.x": 2,
+        "mesh.y": 2,
         "physics": {"gravity": [0.0, -1.0], "reconstruction": "mc"},
-        "initial": {"density": "1 + 0.2*x", "velocity": ["0.3*x*(1 - x)", "0.1"], "pressure": "1 + x*y",
-                    "scalars": ["x"]},
+        "initial": {
+            "density": "1 + 0.2*x",
+            "velocity": ["0.3*x*(1 - x)", "0.1"],
+            "pressure": "1 + x*y",
+            "scalars": ["x"],
+        },
         "boundaries": {"x": {"lower": "slip", "upper": "outflow"}, "y": {"lower": "slip", "upper": "outflow"}},
         "outputs": [{"balance": ["mass", "momentum_x", "momentum_y", "energy", "scalar_0"]}],
     },
-}  # fmt: skip
+}
 
 
 @pytest.mark.slow
@@ -246,16 +264,33 @@ STRETCHED = {"x": {"geometric": {"ratio": 1.05, "fine": "lower"}}, "y": {"tanh":
         {"time.integrator": "rk4", "physics.scheme": "weno5", "grid.shape": [24, 16], "mesh.x": 4, "mesh.y": 2},
         {"time.integrator": "williamson3", "grid.stretch": STRETCHED, "boundaries.y.upper": "no_slip"},
         {"time.integrator": "ars343", "physics.digits": 13},
-        {"model": "burgers", "physics": {"viscosity": 0.01}, "coefficients": {}, "forcing": {},
-         "grid.stretch": STRETCHED},
-        {"model": "passive_scalar", "physics": {"viscosity": 0.05, "diffusivity": 0.02, "scheme": "weno5"},
-         "coefficients": {}, "forcing": {"concentration": "sin(50*t)*x", "velocity": ["y", "0"]}, "time.dt": 0.0015,
-         "grid": {"shape": [24, 16], "stretch": STRETCHED}, "initial.velocity": ["sin(pi*y)", "0"],
-         "boundaries": {"x": "slip", "y": "no_slip"}, "mesh.x": 4, "mesh.y": 2},
-        {"model": "advection_diffusion", "physics": {"diffusivity": 0.02, "velocity": [1.0, 0.5]}, "coefficients": {},
-         "forcing": {}},
+        {
+            "model": "burgers",
+            "physics": {"viscosity": 0.01},
+            "coefficients": {},
+            "forcing": {},
+            "grid.stretch": STRETCHED,
+        },
+        {
+            "model": "passive_scalar",
+            "physics": {"viscosity": 0.05, "diffusivity": 0.02, "scheme": "weno5"},
+            "coefficients": {},
+            "forcing": {"concentration": "sin(50*t)*x", "velocity": ["y", "0"]},
+            "time.dt": 0.0015,
+            "grid": {"shape": [24, 16], "stretch": STRETCHED},
+            "initial.velocity": ["sin(pi*y)", "0"],
+            "boundaries": {"x": "slip", "y": "no_slip"},
+            "mesh.x": 4,
+            "mesh.y": 2,
+        },
+        {
+            "model": "advection_diffusion",
+            "physics": {"diffusivity": 0.02, "velocity": [1.0, 0.5]},
+            "coefficients": {},
+            "forcing": {},
+        },
     ],
-)  # fmt: skip
+)
 def test_other_schemes_equations_and_grids_close(tmp_path, changes):
     # An implicit solve is converged to 1e-13 of sums of order one, at each of three stages of twelve steps.
     tolerance = 1e-12 if "physics.digits" in changes else 1e-14
@@ -267,12 +302,19 @@ def test_a_gas_in_a_stretched_box_with_moving_walls_closes(tmp_path):
     flow = {
         "grid": {"shape": [12, 12], "stretch": STRETCHED},
         "physics": {"viscosity": 0.01, "conductivity": 0.01, "gravity": [0.5, -1.0]},
-        "initial": {"density": "1", "velocity": ["0.3 + 0.2*y", "0.1*sin(3*x)"], "pressure": "1 + 0.1*x",
-                    "scalars": ["x"]},
+        "initial": {
+            "density": "1",
+            "velocity": ["0.3 + 0.2*y", "0.1*sin(3*x)"],
+            "pressure": "1 + 0.1*x",
+            "scalars": ["x"],
+        },
         "boundaries.x.lower.velocity": ["0.5 + 0.2*sin(20*t)", "0"],
         "boundaries.y": {"lower": {"kind": "no_slip", "velocity": ["0.3", "0"], "temperature": 1.2}, "upper": "slip"},
-        "outputs": [{"balance": [*OF_GAS, "momentum_y"]}], "mesh.x": 2, "mesh.y": 2, "time.end": 0.025,
-    }  # fmt: skip
+        "outputs": [{"balance": [*OF_GAS, "momentum_y"]}],
+        "mesh.x": 2,
+        "mesh.y": 2,
+        "time.end": 0.025,
+    }
     check(read(run(tmp_path / "box", flow, base=TUBE)), [*OF_GAS, "momentum_y"], SIDES, 1e-13)
 
 
@@ -280,8 +322,13 @@ def test_a_gas_in_a_stretched_box_with_moving_walls_closes(tmp_path):
 def test_a_killed_run_has_the_balances_of_one_that_was_not_and_a_table(tmp_path):
     path = tmp_path / "conf" / "experiment" / "box.yaml"
     path.parent.mkdir(parents=True)
-    changes = {"time.end": 6.0, "checkpoint.every_frames": 10, "output.root": str(tmp_path), "output.report": True,
-               "outputs": [{"balance": "concentration"}]}  # fmt: skip
+    changes = {
+        "time.end": 6.0,
+        "checkpoint.every_frames": 10,
+        "output.root": str(tmp_path),
+        "output.report": True,
+        "outputs": [{"balance": "concentration"}],
+    }
     path.write_text("# @package _global_\n# A box\n" + yaml.safe_dump(changed(OPEN, changes)))
     told = ["--config-dir", str(tmp_path / "conf"), "experiment=box"]
     outputs(start_run([*told, f"output.folder={tmp_path / 'long'}"], count=1))

@@ -17,8 +17,11 @@ from simjax.status import NON_FINITE, OK
 FRAMES, STEPS, CELLS, ORDER = 5, 400, 64, 3
 ROUNDING = np.finfo(np.float64).eps
 FLOW = {"model": "incompressible", "physics": {"viscosity": 0.0}, "grid": {"shape": [8, 8]}}
-HEAT = {"model": "advection_diffusion", "physics": {"diffusivity": 0.1, "velocity": [0.0, 0.0]},
-        "grid": {"shape": [8, 8]}}  # fmt: skip
+HEAT = {
+    "model": "advection_diffusion",
+    "physics": {"diffusivity": 0.1, "velocity": [0.0, 0.0]},
+    "grid": {"shape": [8, 8]},
+}
 
 
 class Compiled(CompiledFieldRun):
@@ -68,9 +71,12 @@ def test_what_is_conserved_may_change_by_the_roundings_of_its_steps(members):
             series = np.ones((members or 1, FRAMES))
             series[-1, -1] += sign * share * bound
             found = checked(
-                HEAT, (OK,) * (members or 1), members=members,
-                mean_concentration=series if members else series[0], maximum_concentration=np.ones(FRAMES),
-            )["Mean concentration is conserved"]  # fmt: skip
+                HEAT,
+                (OK,) * (members or 1),
+                members=members,
+                mean_concentration=series if members else series[0],
+                maximum_concentration=np.ones(FRAMES),
+            )["Mean concentration is conserved"]
             assert found.passed == passed, (share, sign)
 
 
@@ -190,31 +196,45 @@ TIME = {"end": 0.2, "output_every": 0.05, "courant": 0.5}
 FLOWS = {"grid": {"shape": [24, 24]}, "physics": {"viscosity": 0.01}, "initial": {"velocity": VORTICES}, "time": TIME}
 STILL = {**FLOWS, "initial": {"velocity": ["0", "0"]}, "boundaries": CLOSED}
 HEATED = {
-    **STILL, "physics": {"viscosity": 0.01, "diffusivity": 0.01, "expansion": 1.0, "gravity": [0, -100.0]},
+    **STILL,
+    "physics": {"viscosity": 0.01, "diffusivity": 0.01, "expansion": 1.0, "gravity": [0, -100.0]},
     "boundaries": {"x": "no_slip", "y": {end: {"kind": "no_slip", "temperature": 1e3} for end in ("lower", "upper")}},
     "initial": {"velocity": ["0", "0"], "temperature": "1e3 + sin(pi*y)"},
-}  # fmt: skip
-WAVE = {"grid": {"shape": [32, 32]}, "physics": {"diffusivity": 0.01, "velocity": [1.0, 0.5]}, "time": TIME,
-        "initial": {"concentration": "1 + sin(2*pi*x)*sin(2*pi*y)"}}  # fmt: skip
-LATTICE = {"box": {"upper": [5.13] * 3}, "particles": {"placement": "fcc", "count": 108, "temperature": 0.0},
-           "time": {"end": 0.25, "output_every": 0.05, "dt": 0.005}}  # fmt: skip
+}
+WAVE = {
+    "grid": {"shape": [32, 32]},
+    "physics": {"diffusivity": 0.01, "velocity": [1.0, 0.5]},
+    "time": TIME,
+    "initial": {"concentration": "1 + sin(2*pi*x)*sin(2*pi*y)"},
+}
+LATTICE = {
+    "box": {"upper": [5.13] * 3},
+    "particles": {"placement": "fcc", "count": 108, "temperature": 0.0},
+    "time": {"end": 0.25, "output_every": 0.05, "dt": 0.005},
+}
 
 RIGHT = {
     "a force that the pressure balances": ("incompressible", {**STILL, "forcing": {"velocity": ["0", "-9.81"]}}),
     "a strong force": ("incompressible", {**STILL, "forcing": {"velocity": ["sin(pi*y)", "-1e4*y"]}}),
     "buoyancy of a hot fluid": ("boussinesq", HEATED),
     "steps of second order without viscosity": (
-        "incompressible", {**FLOWS, "physics": {"viscosity": 0.0}, "initial": {"velocity": ["noise(4)", "noise(4)"]},
-                           "time": {**TIME, "integrator": "heun"}},
+        "incompressible",
+        {
+            **FLOWS,
+            "physics": {"viscosity": 0.0},
+            "initial": {"velocity": ["noise(4)", "noise(4)"]},
+            "time": {**TIME, "integrator": "heun"},
+        },
     ),
     "a flow in 16 bits": ("incompressible", {**FLOWS, "storage": {"dtype": "bfloat16"}}),
     "a mean in 16 bits": ("advection_diffusion", {**WAVE, "storage": {"dtype": "bfloat16"}}),
     "a concentration below zero": (
-        "advection_diffusion", {**WAVE, "initial": {"concentration": "-1000*exp(-100*((x - 0.5)**2 + (y - 0.5)**2))"}}
+        "advection_diffusion",
+        {**WAVE, "initial": {"concentration": "-1000*exp(-100*((x - 0.5)**2 + (y - 0.5)**2))"}},
     ),
     "a lattice at rest": ("molecular_dynamics", LATTICE),
     "a cold solid": ("molecular_dynamics", {**LATTICE, "particles": {**LATTICE["particles"], "temperature": 0.1}}),
-}  # fmt: skip
+}
 
 
 def run(model, sections, folder, **more):
@@ -235,8 +255,10 @@ def test_a_right_run_fails_no_check(name, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("moved", ["0.1*sin(4*t)", "0"])
 def test_a_body_that_moves_may_feed_energy(moved, tmp_path):
-    body = {"solid": f"sqrt((x - 0.5)**2 + (y - 0.5 - {moved})**2) - 0.15",
-            "solid_velocity": ["-(y - 0.5)", "0.4*cos(4*t)"]}  # fmt: skip
+    body = {
+        "solid": f"sqrt((x - 0.5)**2 + (y - 0.5 - {moved})**2) - 0.15",
+        "solid_velocity": ["-(y - 0.5)", "0.4*cos(4*t)"],
+    }
     result = run("incompressible", {**STILL, "coefficients": body}, tmp_path)
     assert float(result.ds.kinetic_energy[-1]) > 0 and result.failed_checks == ()
 
@@ -299,7 +321,10 @@ def test_a_wrong_run_does_not_say_that_it_completed_without_its_failed_check(nam
 @pytest.mark.parametrize(("dt", "failed"), [(0.005, []), (0.03, ["Energy drift"])])
 def test_energy_that_particles_gain_by_steps_that_are_too_long_is_found(dt, failed, tmp_path):
     """Six times the usual step: 12 % of the kinetic energy; of a potential that ends without a jump 1 % may drift."""
-    liquid = {**LATTICE, "physics": {"mode": "force_shifted"},
-              "particles": {**LATTICE["particles"], "temperature": 1.44}}  # fmt: skip
+    liquid = {
+        **LATTICE,
+        "physics": {"mode": "force_shifted"},
+        "particles": {**LATTICE["particles"], "temperature": 1.44},
+    }
     result = run("molecular_dynamics", {**liquid, "time": {"end": 3.0, "output_every": 0.3, "dt": dt}}, tmp_path)
     assert [sentence.partition(":")[0] for sentence in result.failed_checks] == failed

@@ -16,16 +16,18 @@ from simjax.instruments.operators import View
 from simjax.instruments.particle_operators import MeshTemperature, MeshVelocity, NumberDensity
 
 GAS = {
-    "model": "molecular_dynamics", "precision": "float64",
-    "physics": {"potential": "lennard_jones", "cutoff": 2.0, "mode": "shifted",
-                "mass": [1.0, 3.0]},
+    "model": "molecular_dynamics",
+    "precision": "float64",
+    "physics": {"potential": "lennard_jones", "cutoff": 2.0, "mode": "shifted", "mass": [1.0, 3.0]},
     "box": {"upper": [9.0, 9.0]},
     "particles": {"placement": "square", "count": 64, "temperature": 1.0, "fractions": [0.5, 0.5]},
     "time": {"end": 0.02, "output_every": 0.01, "dt": 0.005},
     "output": {"report": False, "animation": False},
-    "outputs": [{"tracks": {"ids": [5, 63]}, "every": "step"},
-                {"density": {"shape": [6, 4]}, "of": ["number_density", "velocity", "temperature"]}],
-}  # fmt: skip
+    "outputs": [
+        {"tracks": {"ids": [5, 63]}, "every": "step"},
+        {"density": {"shape": [6, 4]}, "of": ["number_density", "velocity", "temperature"]},
+    ],
+}
 IDS = [40, 3, 17]
 
 

@@ -13,9 +13,13 @@ from simjax.driver import compile_cache
 from simjax.driver.compile_cache import Compilations, KeptPrograms, cache_root, host_kind, private_folder
 
 FLOW = [
-    "experiment=fluid", "grid.shape=[16,8]", "time.end=0.04", "mesh.x=2", "output.report=false",
+    "experiment=fluid",
+    "grid.shape=[16,8]",
+    "time.end=0.04",
+    "mesh.x=2",
+    "output.report=false",
     "output.animation=false",
-]  # fmt: skip
+]
 
 
 def run(tmp_path, name, **environment):
@@ -58,8 +62,13 @@ def test_a_run_does_without_a_cache_that_cannot_be_written(tmp_path):
 @pytest.mark.slow
 def test_a_cache_of_the_user_stays_as_it_is(tmp_path):
     own = tmp_path / "own"
-    _, part, _, _ = run(tmp_path, "run", XDG_CACHE_HOME=str(tmp_path / "caches"), JAX_COMPILATION_CACHE_DIR=str(own),
-                        JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0")  # fmt: skip
+    _, part, _, _ = run(
+        tmp_path,
+        "run",
+        XDG_CACHE_HOME=str(tmp_path / "caches"),
+        JAX_COMPILATION_CACHE_DIR=str(own),
+        JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS="0",
+    )
     assert part["programs"]["compiled"] == len(list(own.glob("*-cache"))) and not (tmp_path / "caches").exists()
 
 
@@ -185,9 +194,16 @@ def test_the_programs_unused_for_longest_make_room(tmp_path):
     assert programs.get("a") is not None  # used just now, so that b is the oldest
     KeptPrograms(folder, programs.largest).put("d", b"")
     assert {file.name for file in folder.iterdir()} == {
-        "a.program", "c.program", "d.program", "written.program-part", "notes", "tuned", "link", "link.program",
+        "a.program",
+        "c.program",
+        "d.program",
+        "written.program-part",
+        "notes",
+        "tuned",
+        "link",
+        "link.program",
         compile_cache.MARKER,
-    }  # fmt: skip
+    }
     assert all(path.stat().st_size == 500 for path in mine)
 
 
@@ -199,8 +215,10 @@ def test_without_its_marker_nothing_is_dropped(tmp_path):
 
 def test_a_reader_sees_whole_programs_while_others_write_them(tmp_path):
     program, found = bytes(range(256)) * 400, set()
-    writers = [threading.Thread(target=lambda: [KeptPrograms(tmp_path, 2**30).put("key", program) for _ in range(20)])
-               for _ in range(2)]  # fmt: skip
+    writers = [
+        threading.Thread(target=lambda: [KeptPrograms(tmp_path, 2**30).put("key", program) for _ in range(20)])
+        for _ in range(2)
+    ]
     for writer in writers:
         writer.start()
     while any(writer.is_alive() for writer in writers):

@@ -29,9 +29,11 @@ class Sound(sj.Acoustic):
 @pytest.fixture
 def settings(tmp_path):
     return {
-        "grid": {"shape": GRID.shape}, "time": {"end": 0.02, "output_every": 0.01, "dt": 0.005},
-        "precision": "float64", "output": {"root": str(tmp_path), "report": False, "animation": False},
-    }  # fmt: skip
+        "grid": {"shape": GRID.shape},
+        "time": {"end": 0.02, "output_every": 0.01, "dt": 0.005},
+        "precision": "float64",
+        "output": {"root": str(tmp_path), "report": False, "animation": False},
+    }
 
 
 FLOW = {"physics": {"viscosity": np.float64(0.01)}, "boundaries": {"x": "periodic", "y": "slip"}}
@@ -68,14 +70,20 @@ def test_axes_are_those_of_the_grid_and_coefficients_may_be_arrays(settings):
 @pytest.mark.parametrize(
     ("model", "sides", "written"),
     [
-        (Dye, (sj.SlipWall(), sj.NoSlipWall((1.0, 0.0))),
-         {"lower": "slip", "upper": {"kind": "no_slip", "velocity": [1.0, 0.0]}}),
+        (
+            Dye,
+            (sj.SlipWall(), sj.NoSlipWall((1.0, 0.0))),
+            {"lower": "slip", "upper": {"kind": "no_slip", "velocity": [1.0, 0.0]}},
+        ),
         (Dye, sj.NoSlipWall(), "no_slip"),
         (Dye, sj.PeriodicSide(), "periodic"),
-        (sj.Burgers, {"lower": sj.ScalarSide(Dirichlet(2.0)), "upper": sj.ScalarSide(Neumann(jnp.asarray(3.0)))},
-         {"lower": {"kind": "dirichlet", "value": 2.0}, "upper": {"kind": "neumann", "slope": 3.0}}),
+        (
+            sj.Burgers,
+            {"lower": sj.ScalarSide(Dirichlet(2.0)), "upper": sj.ScalarSide(Neumann(jnp.asarray(3.0)))},
+            {"lower": {"kind": "dirichlet", "value": 2.0}, "upper": {"kind": "neumann", "slope": 3.0}},
+        ),
     ],
-)  # fmt: skip
+)
 def test_sides_are_those_of_their_kinds(settings, model, sides, written):
     settings |= {"physics": {"viscosity": 0.01}, "initial": {"concentration": WAVE}}
     given = [sj.configure(model, boundaries={"y": side}, **settings).config.boundaries for side in (sides, written)]
@@ -87,17 +95,25 @@ def test_mistakes_are_sentences_before_anything_is_written(settings, tmp_path):
         with pytest.raises(ConfigurationError, match=words):
             sj.configure(model, **{**settings, **FLOW, "initial": {"concentration": WAVE}, **sections})
 
-    refuse(r"initial\.concentration: expected an array of the shape \(8, 8\), as grid\.shape; got \(8, 7\)",
-           initial={"concentration": WAVE[:, 1:]})  # fmt: skip
-    refuse(r"initial\.velocity: expected .* shape \(2, 8, 8\).*velocity_y; got arrays of the shapes \(8, 8\)",
-           initial={"concentration": 1, "velocity": [WAVE]})  # fmt: skip
+    refuse(
+        r"initial\.concentration: expected an array of the shape \(8, 8\), as grid\.shape; got \(8, 7\)",
+        initial={"concentration": WAVE[:, 1:]},
+    )
+    refuse(
+        r"initial\.velocity: expected .* shape \(2, 8, 8\).*velocity_y; got arrays of the shapes \(8, 8\)",
+        initial={"concentration": 1, "velocity": [WAVE]},
+    )
     refuse("expected finite real numbers", initial={"concentration": WAVE * np.nan})
     refuse("unknown key; did you mean 'initial.concentration'", initial={"concentraton": WAVE})
     refuse("physics.diffusivity = -1", physics={"viscosity": 0, "diffusivity": -1})
-    refuse(r"boundaries\.y: a NoSlipWall with functions .* write \{kind: no_slip, \.\.\.\} with formulas of velocity",
-           boundaries={"y": sj.NoSlipWall((lambda t, *x: t, 0.0))})  # fmt: skip
-    refuse(r"boundaries\.y\.upper: a side of the class ScalarSide cannot .* one of periodic, outflow, no_slip, slip,",
-           boundaries={"y": ("slip", sj.ScalarSide(Dirichlet(1.0)))})  # fmt: skip
+    refuse(
+        r"boundaries\.y: a NoSlipWall with functions .* write \{kind: no_slip, \.\.\.\} with formulas of velocity",
+        boundaries={"y": sj.NoSlipWall((lambda t, *x: t, 0.0))},
+    )
+    refuse(
+        r"boundaries\.y\.upper: a side of the class ScalarSide cannot .* one of periodic, outflow, no_slip, slip,",
+        boundaries={"y": ("slip", sj.ScalarSide(Dirichlet(1.0)))},
+    )
     refuse(r"boundaries\.y\.upper\.velocty: unknown key", boundaries={"y": ("slip", {"kind": "no_slip", "velocty": 1})})
     refuse("expected a class of models, 3 is none", model=3)
     assert not [*tmp_path.iterdir()]
@@ -111,10 +127,13 @@ def test_a_run_of_python_goes_on_from_the_command_line(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     for model in (sj.PassiveScalar, importlib.import_module("my_dye").Mine):
         begun = sj.configure(
-            model, grid={"shape": GRID.shape}, time={"end": 0.01, "output_every": 0.01, "dt": 0.005},
-            initial={"concentration": WAVE}, output={"folder": model.__name__, "report": False, "animation": False},
+            model,
+            grid={"shape": GRID.shape},
+            time={"end": 0.01, "output_every": 0.01, "dt": 0.005},
+            initial={"concentration": WAVE},
+            output={"folder": model.__name__, "report": False, "animation": False},
             **FLOW,
-        ).run()  # fmt: skip
+        ).run()
         assert run.main([f"resume={os.path.relpath(begun.folder)}", "time.end=0.02"]) == 0
         assert sj.open_run(begun.folder).sizes["time"] == 3
     sys.modules.pop("my_dye")

@@ -13,12 +13,16 @@ from simjax.driver.compiled_run import compiled_run
 def past_a_cylinder(**sections):
     sections = {"physics": {"viscosity": 0.01}, "parameters": {"radius": 0.13}, **sections}
     return sj.configure(
-        "incompressible", precision="float64",
+        "incompressible",
+        precision="float64",
         grid={"shape": [32, 16], "upper": [2, 1]},
         boundaries={"x": {"lower": {"kind": "inflow", "velocity": [1, 0]}, "upper": "outflow"}, "y": "slip"},
-        coefficients={"solid": "sqrt((x - 0.6)**2 + (y - 0.47)**2) - radius"}, initial={"velocity": ["1", "0"]},
-        time={"end": 0.03, "output_every": 0.03, "dt": 0.01}, output={"report": False, "animation": False}, **sections,
-    )  # fmt: skip
+        coefficients={"solid": "sqrt((x - 0.6)**2 + (y - 0.47)**2) - radius"},
+        initial={"velocity": ["1", "0"]},
+        time={"end": 0.03, "output_every": 0.03, "dt": 0.01},
+        output={"report": False, "animation": False},
+        **sections,
+    )
 
 
 def last_of(simulation):

@@ -9,16 +9,29 @@ import simjax as sj
 from simjax.errors import ConfigurationError, NumericalError
 
 DYE = [
-    "grid.shape=[8,8]", "precision=float64", "exact=null", "parameters={depth: 1.5}", "time.courant=null",
-    "initial={concentration: 'depth*sin(2*pi*x)*cos(2*pi*y)'}", "time.dt=0.01", "time.end=0.04",
+    "grid.shape=[8,8]",
+    "precision=float64",
+    "exact=null",
+    "parameters={depth: 1.5}",
+    "time.courant=null",
+    "initial={concentration: 'depth*sin(2*pi*x)*cos(2*pi*y)'}",
+    "time.dt=0.01",
+    "time.end=0.04",
     "time.output_every=0.02",
-]  # fmt: skip
+]
 
 FEW = [
-    "box.upper=[4.8,4.8]", "particles.placement=square", "particles.count=16", "particles.temperature=0.3",
-    "physics.cutoff=1.7", "physics.mode=force_shifted", "precision=float64", "time.end=0.04", "time.output_every=0.02",
+    "box.upper=[4.8,4.8]",
+    "particles.placement=square",
+    "particles.count=16",
+    "particles.temperature=0.3",
+    "physics.cutoff=1.7",
+    "physics.mode=force_shifted",
+    "precision=float64",
+    "time.end=0.04",
+    "time.output_every=0.02",
     "time.dt=0.01",
-]  # fmt: skip
+]
 
 
 def of(*overrides, **options):

@@ -59,9 +59,12 @@ def test_settings_of_a_user_stand(variables, tmp_path, name):
 @pytest.mark.parametrize("command", ["simjax.run", pytest.param("simjax.export", marks=pytest.mark.slow)])
 def test_a_device_that_is_not_there_is_one_sentence(platform, command, tmp_path):
     told = subprocess.run(
-        [sys.executable, "-m", command, "experiment=dye", "grid.shape=[8,8]"], cwd=tmp_path, text=True,
-        capture_output=True, env={**os.environ, "JAX_PLATFORMS": platform, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+        [sys.executable, "-m", command, "experiment=dye", "grid.shape=[8,8]"],
+        cwd=tmp_path,
+        text=True,
+        capture_output=True,
+        env={**os.environ, "JAX_PLATFORMS": platform, "PYTHONPATH": str(ROOT)},
+    )
     assert told.returncode == 5 and not any(tmp_path.iterdir())
     assert told.stderr.splitlines()[-1].startswith(f"simjax: JAX_PLATFORMS={platform}: expected a device of that kind")
     assert "write JAX_PLATFORMS=cpu" in told.stderr and "Traceback" not in told.stderr
@@ -136,9 +139,13 @@ def test_a_run_outlives_its_terminal_and_keeps_its_exit_code(terminal, tmp_path)
     path = tmp_path / "received"
     master, slave = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-c", OUTLIVE, str(path)], stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
+        [sys.executable, "-c", OUTLIVE, str(path)],
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        start_new_session=True,
         env={**os.environ, "TERM": terminal},
-    )  # fmt: skip
+    )
     os.close(slave)
     told = b""
     while b"ready" not in told:

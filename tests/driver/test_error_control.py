@@ -8,16 +8,24 @@ import simjax as sj
 from simjax.errors import ConfigurationError
 
 WAVE = [
-    "model=advection_diffusion", "grid.shape=[16,8]", "precision=float64",
+    "model=advection_diffusion",
+    "grid.shape=[16,8]",
+    "precision=float64",
     "physics={diffusivity: 0.05, velocity: [0.5, 0.25]}",
-    "initial={concentration: 'sin(2*pi*x)*cos(2*pi*y)'}", "time={output_every: 0.1, end: 0.3, tolerance: 1.0e-5}",
-    "output.report=false", "output.animation=false",
-]  # fmt: skip
+    "initial={concentration: 'sin(2*pi*x)*cos(2*pi*y)'}",
+    "time={output_every: 0.1, end: 0.3, tolerance: 1.0e-5}",
+    "output.report=false",
+    "output.animation=false",
+]
 SPOTS = [
-    "model=gray_scott", "grid={shape: [16, 16], upper: [0.5, 0.5]}", "precision=float64",
+    "model=gray_scott",
+    "grid={shape: [16, 16], upper: [0.5, 0.5]}",
+    "precision=float64",
     "initial={u: '1-exp(-((x-0.25)**2+(y-0.25)**2)/0.01)/2', v: 'exp(-((x-0.25)**2+(y-0.25)**2)/0.01)/4'}",
-    "time={output_every: 20, end: 40, tolerance: 1.0e-5}", "output.report=false", "output.animation=false",
-]  # fmt: skip
+    "time={output_every: 20, end: 40, tolerance: 1.0e-5}",
+    "output.report=false",
+    "output.animation=false",
+]
 MEMBERS = ["ensemble.size=2", "ensemble.vary={physics.feed: {values: [0.03, 0.06]}}"]
 
 
@@ -120,20 +128,24 @@ def refused(*overrides):
         ),
         (
             [
-                "model=vorticity", "grid.shape=[8,8]", "physics={viscosity: 0.1, injection: 0.1, forcing_band: [6,13]}",
+                "model=vorticity",
+                "grid.shape=[8,8]",
+                "physics={viscosity: 0.1, injection: 0.1, forcing_band: [6,13]}",
                 "initial.vorticity=0",
             ],
             "random forcing, drawn anew in each step,",
         ),
         (
             [
-                "model=compressible", "grid.shape=[8]", "initial={density: 1, velocity: [0], pressure: 1}",
+                "model=compressible",
+                "grid.shape=[8]",
+                "initial={density: 1, velocity: [0], pressure: 1}",
                 "physics={density_floor: 1.0e-6}",
             ],
             "a density or pressure floor",
         ),
     ],
-)  # fmt: skip
+)
 def test_models_with_constraints_are_refused_before_anything_is_written(overrides, beside, tmp_path):
     sentence = refused(*overrides, f"output.root={tmp_path}")
     assert f"but {beside} changes the state beside it" in sentence

@@ -15,9 +15,19 @@ USUAL = ("fluid", "from_file", "burgers", "solitons", "condensate")
 # The same models as others, started otherwise, or run by test_particle_families or test_chains_and_charges too. What is
 # sought in an inverse problem is in test_inverse_experiments.
 LONGER = (
-    "taylor_green_sph", "two_stream", "binary_mixture", "molten_salt", "polymer_melt", "weibel", "zeldovich",
-    "kolmogorov", "taylor_green", "taylor_green_3d", "zabusky_kruskal", "shear_layer",
-)  # fmt: skip
+    "taylor_green_sph",
+    "two_stream",
+    "binary_mixture",
+    "molten_salt",
+    "polymer_melt",
+    "weibel",
+    "zeldovich",
+    "kolmogorov",
+    "taylor_green",
+    "taylor_green_3d",
+    "zabusky_kruskal",
+    "shear_layer",
+)
 
 
 def marks(name):
@@ -48,7 +58,15 @@ def test_experiment_runs_writes_and_reads_back(name, tmp_path):
 
 @pytest.mark.slow
 def test_taylor_green_against_its_exact_solution(tmp_path):
-    result = sj.load("taylor_green", overrides=["grid.shape=[32,32]", "time.end=0.5", f"output.root={tmp_path}",
-                                                "output.animation=false", "output.report=false"]).run()  # fmt: skip
+    result = sj.load(
+        "taylor_green",
+        overrides=[
+            "grid.shape=[32,32]",
+            "time.end=0.5",
+            f"output.root={tmp_path}",
+            "output.animation=false",
+            "output.report=false",
+        ],
+    ).run()
     # Second order in space: 64 points per wavelength would give a quarter of this.
     assert float(result.ds["error_velocity_x"].isel(time=-1)) < 2e-3

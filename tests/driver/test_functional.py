@@ -10,9 +10,11 @@ from simjax.errors import ConfigurationError
 QUIET = ["precision=float64", "output.report=false", "output.animation=false"]
 FIELDS = [*QUIET, "grid.shape=[16,16]", "time.end=0.02", "time.output_every=0.01", "time.dt=0.001"]
 DYE = [
-    "model=advection_diffusion", "initial={concentration: 'sin(2*pi*x)'}", "physics.diffusivity=0.01",
+    "model=advection_diffusion",
+    "initial={concentration: 'sin(2*pi*x)'}",
+    "physics.diffusivity=0.01",
     "physics.velocity=[1.0,0.0]",
-]  # fmt: skip
+]
 # Rounding: both take the same steps, in programs that are compiled apart and fuse operations in their own ways.
 ROUNDING = {"rtol": 1e-11, "atol": 1e-12}
 
@@ -20,10 +22,12 @@ ROUNDING = {"rtol": 1e-11, "atol": 1e-12}
 # A flow in a Fourier basis, waves with coefficients and absorbing layers, a scalar on cells.
 @pytest.fixture(
     params=[
-        ("kolmogorov", []), pytest.param(("lens", ["physics.layer_cells=3"]), marks=pytest.mark.slow), (None, DYE),
+        ("kolmogorov", []),
+        pytest.param(("lens", ["physics.layer_cells=3"]), marks=pytest.mark.slow),
+        (None, DYE),
     ],
     ids=str,
-)  # fmt: skip
+)
 def simulation(request, tmp_path):
     name, own = request.param
     return sj.load(name, [*FIELDS, *own, f"output.root={tmp_path}"])
@@ -62,11 +66,14 @@ def test_the_way_back_is_the_same_run(tmp_path):
     s = sj.load(None, [*FIELDS, *DYE, f"output.root={tmp_path}"])
     half = sj.simulate(s.model, s.integrator, s.params, s.state, s.schedule, frames=1).state
     rest = sj.configure(
-        type(s.model), grid={"shape": [16, 16]}, time={"end": 0.01, "output_every": 0.01, "dt": 0.001},
-        physics={"diffusivity": s.params.diffusivity, "velocity": s.params.velocity}, precision="float64",
+        type(s.model),
+        grid={"shape": [16, 16]},
+        time={"end": 0.01, "output_every": 0.01, "dt": 0.001},
+        physics={"diffusivity": s.params.diffusivity, "velocity": s.params.velocity},
+        precision="float64",
         initial={"concentration": half.concentration},
         output={"root": str(tmp_path), "report": False, "animation": False},
-    ).run()  # fmt: skip
+    ).run()
     end, whole = rest.ds.concentration.isel(time=-1), s.run().ds.concentration.isel(time=-1)
     np.testing.assert_allclose(end, whole, **ROUNDING)
 

@@ -100,9 +100,14 @@ def test_an_older_checkpoint_costs_what_both_parts_did_since(tmp_path):
     log.end("stopped")
     # 40 + 3 + 8 s of the first part and its second checkpoint, 9 s of the second.
     assert seconds(tmp_path) == {
-        "startup": 7, "compile": 7, "simulate": 68, "output": 1, "checkpoint": 2, "down": 200,
+        "startup": 7,
+        "compile": 7,
+        "simulate": 68,
+        "output": 1,
+        "checkpoint": 2,
+        "down": 200,
         "lost": 40 + 3 + 8 + 2 + 9,
-    }  # fmt: skip
+    }
 
 
 def test_a_stop_in_good_order_loses_nothing_and_a_completed_run_is_not_down(tmp_path):
@@ -177,12 +182,21 @@ def test_a_killed_run_accounts_for_all_of_its_time(tmp_path):
     folder = tmp_path / "run"
     command = [sys.executable, "-m", "simjax.run"]
     run = [
-        "experiment=fluid", "grid.shape=[32,32]", "time.end=3", "time.output_every=0.01", "checkpoint.every_frames=50",
-        "output.animation=false", "output.report=true", f"output.root={tmp_path}", f"output.folder={folder}",
-    ]  # fmt: skip
+        "experiment=fluid",
+        "grid.shape=[32,32]",
+        "time.end=3",
+        "time.output_every=0.01",
+        "checkpoint.every_frames=50",
+        "output.animation=false",
+        "output.report=true",
+        f"output.root={tmp_path}",
+        f"output.folder={folder}",
+    ]
     environment = {
-        **os.environ, "JAX_ENABLE_COMPILATION_CACHE": "true", "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "cache"),
-    }  # fmt: skip
+        **os.environ,
+        "JAX_ENABLE_COMPILATION_CACHE": "true",
+        "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "cache"),
+    }
     begun = time.time()
     process = subprocess.Popen([*command, *run], env=environment, stdout=subprocess.DEVNULL)
     made = time.time()

@@ -19,9 +19,15 @@ from simjax.errors import ConfigurationError, NumericalError, ResourceError
 QUIET = ["output.animation=false", "output.report=false"]
 # The cheapest model to compile.
 DYE = [
-    "grid.shape=[8,8]", "precision=float64", "time.dt=0.002", "time.courant=null", "time.end=0.04", "exact=null",
-    "time.output_every=0.02", "initial={concentration: 'sin(2*pi*x)*cos(2*pi*y)'}",
-]  # fmt: skip
+    "grid.shape=[8,8]",
+    "precision=float64",
+    "time.dt=0.002",
+    "time.courant=null",
+    "time.end=0.04",
+    "exact=null",
+    "time.output_every=0.02",
+    "initial={concentration: 'sin(2*pi*x)*cos(2*pi*y)'}",
+]
 STATISTICS = "ensemble.statistics=[mean,variance,min,max,{quantiles:[0.05,0.5]}]"
 MERGED = "ensemble.statistics=[variance,min,max]"
 
@@ -39,8 +45,11 @@ def require_statistics(statistics, full, variables=("concentration",), least=("v
     for name in variables:
         u = full[name]
         expected = {
-            "mean": u.mean("member"), "variance": u.var("member"), "min": u.min("member"), "max": u.max("member"),
-        }  # fmt: skip
+            "mean": u.mean("member"),
+            "variance": u.var("member"),
+            "min": u.min("member"),
+            "max": u.max("member"),
+        }
         if f"{name}_quantile" in statistics:
             expected["quantile"] = u.quantile(statistics["quantile"].values, "member")
         written = [statistic for statistic in expected if f"{name}_{statistic}" in statistics]
@@ -73,9 +82,13 @@ def test_statistics_are_those_of_the_full_output_and_need_no_members_on_disk(tmp
 def test_a_member_has_the_same_bits_alone_in_batches_and_on_eight_devices(tmp_path):
     """Its steps, that is: a formula with a tanh may be rounded in another way by a program for several devices."""
     flow = [
-        "grid.shape=[64,64]", "time.dt=0.002", "time.courant=null", "time.end=0.02", "time.output_every=0.02",
+        "grid.shape=[64,64]",
+        "time.dt=0.002",
+        "time.courant=null",
+        "time.end=0.02",
+        "time.output_every=0.02",
         "initial={velocity: ['y*(1-y)', 'x*(1-x)*y']}",
-    ]  # fmt: skip
+    ]
     sweep = [*flow, "ensemble.size=8", "+ensemble.vary.physics.viscosity={log_uniform:[1e-4,1e-2]}"]
     together = run(tmp_path, "fluid", *sweep).ds.load()
     viscosity = together["viscosity"].values.tolist()
@@ -162,10 +175,18 @@ def test_a_limit_stops_groups_resumably_where_some_step_was_taken(tmp_path, monk
 def test_a_member_that_failed_is_run_again_with_half_the_step(tmp_path):
     """A wind that rises in time passes the limit of the step for one member, and not with half of it."""
     overrides = [
-        "grid.shape=[8,8]", "precision=float64", "time.dt=0.02", "time.courant=null", "time.end=1.2",
-        "time.output_every=0.2", "parameters={push: 1.0}", "forcing={velocity: ['push*sin(2*pi*y)', '0']}",
-        "ensemble.size=4", "+ensemble.vary.parameters.push={values:[1,25,2,3]}", "ensemble.statistics=[mean]",
-    ]  # fmt: skip
+        "grid.shape=[8,8]",
+        "precision=float64",
+        "time.dt=0.02",
+        "time.courant=null",
+        "time.end=1.2",
+        "time.output_every=0.2",
+        "parameters={push: 1.0}",
+        "forcing={velocity: ['push*sin(2*pi*y)', '0']}",
+        "ensemble.size=4",
+        "+ensemble.vary.parameters.push={values:[1,25,2,3]}",
+        "ensemble.statistics=[mean]",
+    ]
     plain = run(tmp_path, "fluid", *overrides).ds.load()
     assert plain["status"].values.tolist() == [0, 1, 0, 0]
     assert plain["members_counted"].values[0] == 4 and plain["members_counted"].values[-1] == 3
@@ -237,17 +258,33 @@ def test_statistics_of_one_run_are_refused():
 @pytest.mark.filterwarnings("ignore:All-NaN")  # of the check of a frame whose numbers overflow from the start
 def test_where_all_fail_the_run_is_a_failure_with_groups(tmp_path):
     with pytest.raises(NumericalError, match="all 2 members failed, the first because a field became infinite"):
-        run(tmp_path, "dye", *DYE, "ensemble.size=2", "ensemble.group=1", "parameters={push: 1.0}",
+        run(
+            tmp_path,
+            "dye",
+            *DYE,
+            "ensemble.size=2",
+            "ensemble.group=1",
+            "parameters={push: 1.0}",
             "+ensemble.vary.parameters.push={values:[1.6e308,1.7e308]}",
-            "initial={concentration: 'push*exp(-20*((x - 0.5)**2 + (y - 0.5)**2))'}", "time.end=0.4")  # fmt: skip
+            "initial={concentration: 'push*exp(-20*((x - 0.5)**2 + (y - 0.5)**2))'}",
+            "time.end=0.4",
+        )
 
 
 SWEEP = [
-    "experiment=fluid", "grid.shape=[16,16]", "time.end=0.08", "time.output_every=0.02", "precision=float64", *QUIET,
-    "time.dt=0.005", "time.courant=null",
-    "ensemble.size=48", "ensemble.group=12", "+ensemble.vary.physics.viscosity={log_uniform:[1e-4,1e-2]}",
+    "experiment=fluid",
+    "grid.shape=[16,16]",
+    "time.end=0.08",
+    "time.output_every=0.02",
+    "precision=float64",
+    *QUIET,
+    "time.dt=0.005",
+    "time.courant=null",
+    "ensemble.size=48",
+    "ensemble.group=12",
+    "+ensemble.vary.physics.viscosity={log_uniform:[1e-4,1e-2]}",
     "checkpoint.every_frames=1",
-]  # fmt: skip
+]
 
 
 @pytest.mark.slow

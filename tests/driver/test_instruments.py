@@ -35,15 +35,23 @@ SEEN = {
     "spectrum": {"spectrum": "velocity", "shells": 5, "every": "step"},
     "histogram": {"histogram": {"bins": 6, "lower": -0.5, "upper": 0.5}, "of": "velocity_y", "every": 5 * DT},
     "surface_integral": {
-        "surface_integral": {"lower": [0.125, 0.25], "upper": [0.75, 1.0]}, "of": ["velocity", "pressure"],
+        "surface_integral": {"lower": [0.125, 0.25], "upper": [0.75, 1.0]},
+        "of": ["velocity", "pressure"],
     },
     "structure_function": {"structure_function": ["velocity", "pressure"], "along": "y", "order": 3},
     "correlation": {"correlation": ["pressure", "speed"], "along": "x", "separations": [0, 0.25]},
-}  # fmt: skip
+}
 EVERY = {
-    "slice": 2, "probe": 1, "line": 3, "box_mean": 5, "spectrum": 1, "histogram": 5, "surface_integral": 5,
-    "structure_function": 5, "correlation": 5,
-}  # fmt: skip
+    "slice": 2,
+    "probe": 1,
+    "line": 3,
+    "box_mean": 5,
+    "spectrum": 1,
+    "histogram": 5,
+    "surface_integral": 5,
+    "structure_function": 5,
+    "correlation": 5,
+}
 LOOKING = {"outputs": [*SEEN.values()]}
 
 
@@ -261,22 +269,27 @@ REFUSED = {
     "a point of three": ([{"probe": {"points": [[0, 0, 0]]}, "of": ["pressure"]}], ["points[0]", "one per axis x y"]),
     "no cadence": ([{"probe": {"points": [[0, 0]]}, "of": ["pressure"], "every": 0}], ["every = 0", "a time > 0"]),
     "a cadence below a step": (
-        [{"probe": {"points": [[0, 0]]}, "of": ["pressure"], "every": 0.001}], ["time.dt=0.01", "every: step"],
+        [{"probe": {"points": [[0, 0]]}, "of": ["pressure"], "every": 0.001}],
+        ["time.dt=0.01", "every: step"],
     ),
     "a box upside down": (
-        [{"box_mean": {"lower": [0, 0.5], "upper": [1, 0.5]}, "of": ["pressure"]}], ["above outputs[0].box_mean.lower"],
+        [{"box_mean": {"lower": [0, 0.5], "upper": [1, 0.5]}, "of": ["pressure"]}],
+        ["above outputs[0].box_mean.lower"],
     ),
     "a line of one point": (
-        [{"line": {"from": [0, 0], "to": [0, 0], "points": 9}, "of": ["pressure"]}], ["another point than"],
+        [{"line": {"from": [0, 0], "to": [0, 0], "points": 9}, "of": ["pressure"]}],
+        ["another point than"],
     ),
     "two of one name": (
-        [{"spectrum": "velocity", "name": "a"}, {"spectrum": "velocity", "name": "a"}], ["outputs[0].name", "no other"],
+        [{"spectrum": "velocity", "name": "a"}, {"spectrum": "velocity", "name": "a"}],
+        ["outputs[0].name", "no other"],
     ),
     "a surface of two planes": ([{"surface_integral": {"x": 0, "y": 0}, "of": "pressure"}], ["one axis", "or a box"]),
     "a surface outside": ([{"surface_integral": {"x": 2}, "of": "pressure"}], ["integral.x = 2", "0 <= x <= 1"]),
     "a correlation of a vector": ([{"correlation": "velocity", "along": "x"}], ["a scalar", "velocity_x"]),
     "a correlation of three": (
-        [{"correlation": ["pressure", "velocity_x", "velocity_y"], "along": "x"}], ["one field or two, got 3"],
+        [{"correlation": ["pressure", "velocity_x", "velocity_y"], "along": "x"}],
+        ["one field or two, got 3"],
     ),
     "separations along nothing": ([{"structure_function": "velocity"}], ["outputs[0].along is missing", "x, y"]),
     "half a cell": (
@@ -284,7 +297,7 @@ REFUSED = {
         ["separations[0] = 0.1", "multiple of the 0.0625 of a cell up to 1", "nearest is 0.125"],
     ),
     "a histogram without bins": ([{"histogram": {"lower": 0, "upper": 1}, "of": "pressure"}], ["bins is missing"]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", REFUSED)
@@ -308,8 +321,9 @@ def test_what_does_not_go_together_is_refused():
 
 IN_GROUPS = {
     "outputs": [SEEN["probe"], SEEN["slice"]],
-    "ensemble.size": 3, "ensemble.vary": {"parameters.height": {"values": [0.1, 0.2, 0.3]}},
-}  # fmt: skip
+    "ensemble.size": 3,
+    "ensemble.vary": {"parameters.height": {"values": [0.1, 0.2, 0.3]}},
+}
 
 
 @pytest.mark.slow
@@ -387,9 +401,9 @@ def test_a_search_is_fitted_to_an_instrument_of_the_run():
     assert named.inverse.observations == validate(problem(*by_hand)).inverse.observations
     assert validate(named.write()) == named
     pairs = changed(WAVE, {"outputs": [{**SEEN["structure_function"], "structure_function": "velocity"}]})
-    fitted = validate(changed(pairs, {"inverse": {**sought, "observations": [
-        {"output": "structure_function", "fraction": 0.1}
-    ]}}))  # fmt: skip
+    fitted = validate(
+        changed(pairs, {"inverse": {**sought, "observations": [{"output": "structure_function", "fraction": 0.1}]}})
+    )
     assert fitted.inverse is not None
     ends = ("longitudinal_structure_function", "transverse_structure_function")
     assert [one.variable for one in fitted.inverse.observations] == [f"velocity_{end}" for end in ends]
@@ -419,11 +433,17 @@ def test_two_processes_see_what_one_does(whole, tmp_path):
 
 
 LIQUID = [
-    "particles.count=256", "box.upper=[6.9,6.9,6.9]", "time.end=0.1", "time.output_every=0.05", "precision=float64",
-    "output.animation=false", "output.report=false", "neighbor_list.rebuild_every=5",
+    "particles.count=256",
+    "box.upper=[6.9,6.9,6.9]",
+    "time.end=0.1",
+    "time.output_every=0.05",
+    "precision=float64",
+    "output.animation=false",
+    "output.report=false",
+    "neighbor_list.rebuild_every=5",
     "outputs=[{radial_distribution: [1.0, 1.5, 2.0], width: 0.25, every: 0.025},"
     " {mean_square_displacement: null, every: step}]",
-]  # fmt: skip
+]
 
 
 def liquid(folder, *more, **options):

@@ -113,8 +113,15 @@ def test_cells_of_particles_are_as_wide_as_they_reach():
 
 @pytest.mark.slow
 def test_a_run_keeps_the_sizes_as_if_they_were_given(tmp_path):
-    overrides = ["grid.shape=[16,16]", "time.end=0.02", "time.output_every=0.02", "exact=null", "output.report=false",
-                 "output.animation=false", f"output.root={tmp_path}"]  # fmt: skip
+    overrides = [
+        "grid.shape=[16,16]",
+        "time.end=0.02",
+        "time.output_every=0.02",
+        "exact=null",
+        "output.report=false",
+        "output.animation=false",
+        f"output.root={tmp_path}",
+    ]
     result = sj.load("dye", [*overrides, "mesh=auto"]).run()
     (part,) = json.loads((result.folder / "provenance.json").read_text())["parts"]
     written = yaml.safe_load((result.folder / ".hydra" / "config.yaml").read_text())["mesh"]

@@ -12,9 +12,11 @@ from simjax.driver.progress import Progress
 
 SMALL = {
     "physics": {"viscosity": 0.01},
-    "grid": {"shape": [16, 16]}, "time": {"end": 0.02, "dt": 0.01, "output_every": 0.01},
-    "initial": {"velocity": ["sin(2*pi*y)", "0"]}, "output": {"report": False, "animation": False},
-}  # fmt: skip
+    "grid": {"shape": [16, 16]},
+    "time": {"end": 0.02, "dt": 0.01, "output_every": 0.01},
+    "initial": {"velocity": ["sin(2*pi*y)", "0"]},
+    "output": {"report": False, "animation": False},
+}
 
 
 @pytest.fixture

@@ -26,9 +26,14 @@ from simjax.io.folder_copy import FolderCopy, fetched, require_writable
 from simjax.run import main
 
 FLOW = [
-    "grid.shape=[16,16]", "time.end=0.2", "time.output_every=0.02", "precision=float64", "checkpoint.every_frames=2",
-    "output.animation=false", "output.report=false",
-]  # fmt: skip
+    "grid.shape=[16,16]",
+    "time.end=0.2",
+    "time.output_every=0.02",
+    "precision=float64",
+    "checkpoint.every_frames=2",
+    "output.animation=false",
+    "output.report=false",
+]
 
 
 class Cut(BaseException):
@@ -204,9 +209,22 @@ def test_a_store_that_fails_on_the_way_does_not_stop_the_run_but_its_end_is_told
 
 @pytest.mark.parametrize(
     "url",
-    ["async_wrapper://a/b", "dbfs://a/b", "dir://a/b", "generic://a/b", "gist://", "github://a/b", "jupyter://a/b",
-     "reference://a/b", "tar://a/b", "webhdfs://", "zip://a/b", "simplecache::memory://a/b", "zip::memory://a"],
-)  # fmt: skip
+    [
+        "async_wrapper://a/b",
+        "dbfs://a/b",
+        "dir://a/b",
+        "generic://a/b",
+        "gist://",
+        "github://a/b",
+        "jupyter://a/b",
+        "reference://a/b",
+        "tar://a/b",
+        "webhdfs://",
+        "zip://a/b",
+        "simplecache::memory://a/b",
+        "zip::memory://a",
+    ],
+)
 def test_stores_that_cannot_be_opened_are_told_in_a_sentence(url, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for use in (require_writable, lambda url: fetched(url, tmp_path / "a")):
@@ -357,9 +375,12 @@ def gs(monkeypatch):
 
 def start(*overrides):
     return subprocess.Popen(
-        [sys.executable, "-m", "simjax.run", *overrides], env=os.environ.copy(),
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
+        [sys.executable, "-m", "simjax.run", *overrides],
+        env=os.environ.copy(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
 
 
 @pytest.mark.slow
@@ -368,9 +389,13 @@ def test_a_machine_that_vanishes_is_replaced_by_another_one(kind, request, state
     """Kill a run, remove its disk, and go on by the same command from what the store has."""
     bucket, whole = request.getfixturevalue(kind), states[2]
     command = [
-        "experiment=fluid", *FLOW, "time.end=0.4", "resume=auto", f"output.copy_to={bucket}/runs",
+        "experiment=fluid",
+        *FLOW,
+        "time.end=0.4",
+        "resume=auto",
+        f"output.copy_to={bucket}/runs",
         f"output.root={tmp_path / 'disk'}",
-    ]  # fmt: skip
+    ]
     process = start(*command)
     record = "*/*/.copied.json"
     while process.poll() is None and not any(

@@ -75,8 +75,10 @@ def test_a_library_that_keeps_its_array_is_told():
 def test_runs_and_their_gradients_take_foreign_arrays_and_give_them_away():
     run = dye(Foreign).differentiable(fields=["initial.concentration"], variables=["concentration"])
     start = 2 * SPOT
-    ours, theirs = (run({"diffusivity": u(np.asarray(0.02))}, {"initial.concentration": u(start)}).observed
-                    for u in (np.asarray, Foreign))  # fmt: skip
+    ours, theirs = (
+        run({"diffusivity": u(np.asarray(0.02))}, {"initial.concentration": u(start)}).observed
+        for u in (np.asarray, Foreign)
+    )
     np.testing.assert_array_equal(theirs["concentration"], ours["concentration"])
     given = np.from_dlpack(theirs["concentration"])
     assert np.shares_memory(given, np.from_dlpack(theirs["concentration"]))
@@ -102,9 +104,11 @@ def test_measurements_may_be_foreign_arrays():
     measured = np.stack([SPOT])
     seen = {"snapshot": "concentration", "data": Foreign(measured), "deviation": Foreign(0.1 + SPOT), "times": [0.1]}
     problem = sj.InverseProblem(
-        dye(Foreign), unknowns={"physics.diffusivity": {"guess": 0.02, "positive": True}}, observations=[seen],
+        dye(Foreign),
+        unknowns={"physics.diffusivity": {"guess": 0.02, "positive": True}},
+        observations=[seen],
         start={"physics.diffusivity": Foreign(np.asarray(0.03))},
-    )  # fmt: skip
+    )
     (instrument,) = problem.instruments
     np.testing.assert_array_equal(instrument.measured, measured)
     np.testing.assert_array_equal(instrument.standard_deviation(), 0.1 + measured)

@@ -47,12 +47,19 @@ def test_what_walls_and_a_bath_give_to_particles(tmp_path):
 REFUSED = {
     "overdamped": (WARMED, {"physics.thermostat": {"brownian": {}}}, "does not know what Brownian gives and takes"),
     "turning in a periodic box": (
-        {**QUIET, "model": "gravity", "physics": {"forces": "mesh", "mesh_cells": [8, 8]}, "particles": {"count": 16},
-         "box": {"upper": [1.0, 1.0]}, "time": {"end": 0.1, "output_every": 0.1, "dt": 0.01},
-         "outputs": [{"balance": "angular_momentum_z"}]},
-        {}, "angular_momentum_z expects a box that is open along all axes",
+        {
+            **QUIET,
+            "model": "gravity",
+            "physics": {"forces": "mesh", "mesh_cells": [8, 8]},
+            "particles": {"count": 16},
+            "box": {"upper": [1.0, 1.0]},
+            "time": {"end": 0.1, "output_every": 0.1, "dt": 0.01},
+            "outputs": [{"balance": "angular_momentum_z"}],
+        },
+        {},
+        "angular_momentum_z expects a box that is open along all axes",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", REFUSED)

@@ -53,9 +53,13 @@ def test_a_resumed_run_goes_on_bit_for_bit(name, tmp_path):
 
 
 DEVICES = {
-    "dam_break": "mesh.x=2", "taylor_green_sph": "mesh.y=2", "landau_damping": "mesh.x=2",
-    "cold_collapse": "mesh.z=2", "weibel": "mesh.x=2", "zeldovich": "mesh.x=2",
-}  # fmt: skip
+    "dam_break": "mesh.x=2",
+    "taylor_green_sph": "mesh.y=2",
+    "landau_damping": "mesh.x=2",
+    "cold_collapse": "mesh.z=2",
+    "weibel": "mesh.x=2",
+    "zeldovich": "mesh.x=2",
+}
 
 
 @pytest.mark.long

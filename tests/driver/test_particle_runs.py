@@ -10,10 +10,16 @@ from simjax.config.folders import config_yaml
 from simjax.errors import ConfigurationError, NumericalError
 
 SMALL = [
-    "particles.count=256", "box.upper=[6.9,6.9,6.9]", "time.end=0.2", "time.output_every=0.1", "precision=float64",
-    "output.animation=false", "output.report=false", "neighbor_list.rebuild_every=5",
+    "particles.count=256",
+    "box.upper=[6.9,6.9,6.9]",
+    "time.end=0.2",
+    "time.output_every=0.1",
+    "precision=float64",
+    "output.animation=false",
+    "output.report=false",
+    "neighbor_list.rebuild_every=5",
     "physics.mode=shifted",
-]  # fmt: skip
+]
 
 
 def run(tmp_path, *overrides, resume=None):
@@ -118,9 +124,15 @@ def test_ensemble_over_temperature(whole, tmp_path):
 
 
 FREE = [
-    "physics.potential.lennard_jones.epsilon=0", "physics.cutoff=1", "neighbor_list.skin=0.5",
-    "particles.placement=file", "particles.count=null", "time.end=1.0", "time.output_every=0.5", "time.dt=0.05",
-]  # fmt: skip
+    "physics.potential.lennard_jones.epsilon=0",
+    "physics.cutoff=1",
+    "neighbor_list.skin=0.5",
+    "particles.placement=file",
+    "particles.count=null",
+    "time.end=1.0",
+    "time.output_every=0.5",
+    "time.dt=0.05",
+]
 
 
 def free_particles(tmp_path, *overrides):

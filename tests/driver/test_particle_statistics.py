@@ -9,14 +9,16 @@ from simjax.config import validate
 from simjax.errors import ConfigurationError
 
 GAS = {
-    "model": "molecular_dynamics", "precision": "float64",
+    "model": "molecular_dynamics",
+    "precision": "float64",
     "physics": {"potential": "lennard_jones", "cutoff": 2.0, "mode": "shifted"},
     "box": {"upper": [9.0, 9.0]},
     "particles": {"placement": "square", "count": 64, "temperature": 1.0},
     "time": {"end": 0.08, "output_every": 0.02, "dt": 0.005},
     "output": {"report": False, "animation": False},
     "outputs": [
-        {"density": {"shape": [6, 4]}, "every": "step"}, {"mean_square_displacement": None, "every": "step"},
+        {"density": {"shape": [6, 4]}, "every": "step"},
+        {"mean_square_displacement": None, "every": "step"},
     ],
     "statistics": [
         {"of": "density", "kinds": ["mean", "variance", "min", "max"], "name": "mesh"},
@@ -24,7 +26,7 @@ GAS = {
         {"of": "mean_square_displacement", "from": 0.02, "name": "moved"},
         {"of": ["temperature", "energy"], "kinds": ["mean", "covariance"], "every": "frame", "name": "heat"},
     ],
-}  # fmt: skip
+}
 NAMES = ("mesh", "phases", "moved", "heat")
 
 

@@ -42,9 +42,15 @@ def test_operations_without_a_name_belong_with_what_they_read():
 def test_the_time_of_every_instant_is_shared_by_what_runs_then():
     """Two calls of 12 and 2 microseconds: what runs at once shares its time, a loop has what nothing in it takes."""
     events = [
-        event("pad.1", 0, 4), event("mul", 2, 2), event("add", 5, 1), event("loop.3", 7, 5), event("mul", 8, 2),
-        event("mul", 100, 2, run=2), event("mul", 0, 50, module="jit_other"), {"ph": "M", "name": "thread"},
-    ]  # fmt: skip
+        event("pad.1", 0, 4),
+        event("mul", 2, 2),
+        event("add", 5, 1),
+        event("loop.3", 7, 5),
+        event("mul", 8, 2),
+        event("mul", 100, 2, run=2),
+        event("mul", 0, 50, module="jit_other"),
+        {"ph": "M", "name": "thread"},
+    ]
     times = times_by_part(events, "jit_step", HLO)
     expected = {"halo exchange": 3.0, "tendency": 1.0 + 2.0 + 2.0, OTHER: 1.0, "forces": 3.0, BETWEEN: 1.0 + 1.0}
     assert times == {name: pytest.approx(1e-6 * value) for name, value in expected.items()}
@@ -88,9 +94,21 @@ def test_a_profiled_run_is_the_same_run_and_tells_where_its_time_goes(tmp_path):
     assert (folder / "metrics.jsonl").read_text() == (plain.folder / "metrics.jsonl").read_text()
     found = json.loads((folder / "profile.json").read_text())
     assert {*found} == {
-        "device", "steps", "seconds", "seconds_untraced", "parts", BETWEEN, "bytes", "flops", "bytes_per_second",
-        "flops_per_second", "copy_bytes_per_second", "share_of_copy", "flops_per_byte", "peak_bytes",
-    }  # fmt: skip
+        "device",
+        "steps",
+        "seconds",
+        "seconds_untraced",
+        "parts",
+        BETWEEN,
+        "bytes",
+        "flops",
+        "bytes_per_second",
+        "flops_per_second",
+        "copy_bytes_per_second",
+        "share_of_copy",
+        "flops_per_byte",
+        "peak_bytes",
+    }
     # The parts are those of the traced calls, by construction: but for rounding.
     assert sum(found["parts"].values()) + found[BETWEEN] == pytest.approx(found["seconds"], rel=1e-12)
     assert found["parts"]["pressure solve"] > 0 and {*found["parts"]} <= {*PARTS, OTHER}

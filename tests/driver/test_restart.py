@@ -15,9 +15,15 @@ import xarray
 import simjax as sj
 
 FLOW = [
-    "experiment=fluid", "grid.shape=[32,32]", "time.end=1.5", "time.output_every=0.05", "precision=float64",
-    "checkpoint.every_frames=4", "output.animation=false", "output.report=false",
-]  # fmt: skip
+    "experiment=fluid",
+    "grid.shape=[32,32]",
+    "time.end=1.5",
+    "time.output_every=0.05",
+    "precision=float64",
+    "checkpoint.every_frames=4",
+    "output.animation=false",
+    "output.report=false",
+]
 
 
 def run_command(tmp_path, *overrides, devices=1):
@@ -29,8 +35,11 @@ def run_command(tmp_path, *overrides, devices=1):
     environment["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
     return subprocess.Popen(
         [sys.executable, "-m", "simjax.run", *overrides],
-        env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    )  # fmt: skip
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
 
 
 def finish(process, expected=0):

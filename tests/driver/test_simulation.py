@@ -23,10 +23,13 @@ def run(tmp_path, name, *overrides):
 SMALL = ["grid.shape=[16,16]", "time.end=0.04", "time.output_every=0.02", "precision=float64"]
 # The cheapest model to compile, with an exact solution that moves.
 DYE = [
-    "grid.shape=[16,16]", "precision=float64", "time.courant=null", "parameters=null",
+    "grid.shape=[16,16]",
+    "precision=float64",
+    "time.courant=null",
+    "parameters=null",
     "initial={concentration: 'sin(2*pi*x)'}",
     "exact={concentration: 'exp(-4*pi**2*diffusivity*t)*sin(2*pi*(x - velocity_x*t))'}",
-]  # fmt: skip
+]
 
 
 @pytest.fixture(scope="module")
@@ -63,11 +66,20 @@ def test_ensemble_on_a_mesh_and_in_batches(tmp_path, together, overrides):
 def diverging(tmp_path, values):
     """Upwind-free advection-diffusion at a fixed step that is unstable for a large parameter only."""
     return run(
-        tmp_path, "dye", "grid.shape=[16,16]", "time.dt=0.002", "time.courant=null", "time.end=0.4",
-        "time.output_every=0.1", "precision=float64", "exact=null", f"ensemble.size={len(values)}",
-        f"+ensemble.vary.parameters.push={{values:{list(values)}}}", "parameters={push: 1.0}",
+        tmp_path,
+        "dye",
+        "grid.shape=[16,16]",
+        "time.dt=0.002",
+        "time.courant=null",
+        "time.end=0.4",
+        "time.output_every=0.1",
+        "precision=float64",
+        "exact=null",
+        f"ensemble.size={len(values)}",
+        f"+ensemble.vary.parameters.push={{values:{list(values)}}}",
+        "parameters={push: 1.0}",
         "initial={concentration: 'push*exp(-20*((x - 0.5)**2 + (y - 0.5)**2))'}",
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.slow
@@ -90,8 +102,17 @@ def test_a_diverged_member_leaves_the_others_bitwise_as_they_were(tmp_path):
 def test_failure_keeps_the_last_good_state_and_names_field_place_and_step(tmp_path):
     with pytest.raises(NumericalError, match=r"velocity_[xy] is not finite at index \(\d+, \d+\), step \d+") as error:
         # Forward Euler with central advection and no viscosity is unstable at any step.
-        run(tmp_path, "fluid", "grid.shape=[32,32]", "physics.viscosity=0.0", "time.integrator=euler",
-            "time.dt=0.02", "time.courant=null", "time.end=8", "time.output_every=0.2")  # fmt: skip
+        run(
+            tmp_path,
+            "fluid",
+            "grid.shape=[32,32]",
+            "physics.viscosity=0.0",
+            "time.integrator=euler",
+            "time.dt=0.02",
+            "time.courant=null",
+            "time.end=8",
+            "time.output_every=0.2",
+        )
     assert error.value.exit_code == 3
     (folder,) = (tmp_path / "fluid").iterdir()
     assert "time step halved (3 times in all)" in (folder / "run.log").read_text()
@@ -111,7 +132,7 @@ def test_failure_keeps_the_last_good_state_and_names_field_place_and_step(tmp_pa
         (["limits.memory=1e-6"], ResourceError, "GiB per device are needed"),
         (["mesh.x=8", "grid.shape=[4,16]"], ConfigurationError, "not divisible"),
     ],
-)  # fmt: skip
+)
 def test_refusals_write_nothing(tmp_path, overrides, error, sentence):
     with pytest.raises(error, match=sentence):
         run(tmp_path / "root", "fluid", *SMALL, *overrides)
@@ -150,10 +171,15 @@ def test_user_model_decomposed_in_an_ensemble(tmp_path):
             return 1 / params["k"]
 
     result = sj.configure(
-        Decay, grid={"shape": [8, 8]}, initial={"u": "1 + x"}, time={"end": 1.0, "courant": 0.1, "output_every": 0.5},
-        mesh={"x": 2, "y": 2}, ensemble={"size": 3, "vary": {"physics.k": {"values": [0.5, 1.0, 2.0]}}},
-        precision="float64", output={"root": str(tmp_path), "animation": False, "report": False},
-    ).run()  # fmt: skip
+        Decay,
+        grid={"shape": [8, 8]},
+        initial={"u": "1 + x"},
+        time={"end": 1.0, "courant": 0.1, "output_every": 0.5},
+        mesh={"x": 2, "y": 2},
+        ensemble={"size": 3, "vary": {"physics.k": {"values": [0.5, 1.0, 2.0]}}},
+        precision="float64",
+        output={"root": str(tmp_path), "animation": False, "report": False},
+    ).run()
     ratio = result.ds.u.isel(time=-1) / result.ds.u.isel(time=0)
     # Third order at dt = 0.1 / k: (0.1)^4 / 24 per step, ten steps.
     np.testing.assert_allclose(ratio.mean(["x", "y"]), np.exp(-result.ds["k"]), rtol=1e-4)

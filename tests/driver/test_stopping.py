@@ -13,10 +13,18 @@ from simjax.errors import ConfigurationError
 from simjax.inverse import search
 
 DYE = [
-    "grid.shape=[8,8]", "precision=float64", "time.courant=null", "parameters=null", "exact=null",
-    "initial={concentration: 'sin(2*pi*x)'}", "time.dt=0.01", "time.end=0.04", "time.output_every=0.01",
-    "output.animation=false", "output.report=false",
-]  # fmt: skip
+    "grid.shape=[8,8]",
+    "precision=float64",
+    "time.courant=null",
+    "parameters=null",
+    "exact=null",
+    "initial={concentration: 'sin(2*pi*x)'}",
+    "time.dt=0.01",
+    "time.end=0.04",
+    "time.output_every=0.01",
+    "output.animation=false",
+    "output.report=false",
+]
 
 
 def dye(tmp_path, *overrides):
@@ -95,17 +103,21 @@ def test_the_command_line_stops_with_its_code(tmp_path, signalled):
 
 @pytest.mark.slow
 def test_a_search_is_interrupted_after_its_checkpoint(tmp_path, signalled, monkeypatch):
-    config = validate({
-        "model": "advection_diffusion", "physics": {"diffusivity": 0.05, "velocity": [0.3]},
-        "grid": {"shape": [8]}, "initial": {"concentration": "sin(2*pi*x)"},
-        "time": {"end": 0.02, "output_every": 0.01, "dt": 0.01},
-        "output": {"root": str(tmp_path), "report": False},
-        "inverse": {
-            "unknowns": {"physics.diffusivity": {"guess": 0.1}},
-            "observations": [{"snapshot": "concentration", "deviation": 0.01}],
-            "solver": {"name": "sgd", "iterations": 4, "learning_rate": 1e-9},
-        },
-    })  # fmt: skip
+    config = validate(
+        {
+            "model": "advection_diffusion",
+            "physics": {"diffusivity": 0.05, "velocity": [0.3]},
+            "grid": {"shape": [8]},
+            "initial": {"concentration": "sin(2*pi*x)"},
+            "time": {"end": 0.02, "output_every": 0.01, "dt": 0.01},
+            "output": {"root": str(tmp_path), "report": False},
+            "inverse": {
+                "unknowns": {"physics.diffusivity": {"guess": 0.1}},
+                "observations": [{"snapshot": "concentration", "deviation": 0.01}],
+                "solver": {"name": "sgd", "iterations": 4, "learning_rate": 1e-9},
+            },
+        }
+    )
     with monkeypatch.context() as once:
         signalled(signal.SIGINT, 2, owner=search._Search, name="_record", patch=once)
         with pytest.raises(KeyboardInterrupt, match="SIGINT after 2 iterations") as stop:

@@ -33,12 +33,23 @@ WAVE = {
 KINDS = ["mean", "variance", "covariance", "third_moment", "min", "max"]
 GATHERED = [
     {"of": ["velocity_centered", "pressure"], "kinds": KINDS, "name": "points"},
-    {"of": ["velocity_centered", "pressure"], "kinds": KINDS, "over": ["x"], "from": 0.08, "window": 0.08,
-     "name": "lines"},
+    {
+        "of": ["velocity_centered", "pressure"],
+        "kinds": KINDS,
+        "over": ["x"],
+        "from": 0.08,
+        "window": 0.08,
+        "name": "lines",
+    },
     {"of": "pressure", "kinds": ["mean", "variance", "min"], "over": ["x", "y"], "every": 0.04, "name": "volume"},
-    {"of": "pressure", "kinds": ["mean", "variance", "max"], "over": ["x"], "phase": {"period": "0.1/2", "bins": 5},
-     "name": "phases"},
-]  # fmt: skip
+    {
+        "of": "pressure",
+        "kinds": ["mean", "variance", "max"],
+        "over": ["x"],
+        "phase": {"period": "0.1/2", "bins": 5},
+        "name": "phases",
+    },
+]
 STATISTICS = {"statistics": GATHERED}
 CENTRES = [[(i + 0.5) / 16, (j + 0.5) / 8] for i in range(16) for j in range(8)]
 LOOKING = {"outputs": [{"probe": {"points": CENTRES}, "of": ["velocity_centered", "pressure"], "every": "step"}]}
@@ -306,7 +317,7 @@ REFUSED = {
     "no bins": ({"of": "pressure", "phase": {"period": 0.5}}, ["statistics[0].phase.bins is missing"]),
     "a number as phase": ({"of": "pressure", "phase": 0.5}, ["statistics[0].phase = 0.5", "{period: 0.5, bins: 16}"]),
     "another key": ({"of": "pressure", "form": 1.0}, ["statistics[0].form", "'statistics[0].from'"]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", REFUSED)

@@ -117,9 +117,11 @@ def test_a_run_over_devices_with_steps_of_any_length_ends_at_the_same_time(tmp_p
 # Members whose variance falls faster and faster: the last one first below a bound.
 MEMBERS = {"ensemble.size": 4, "ensemble.vary": {"physics.diffusivity": {"values": [0.01, 0.015, 0.02, 0.03]}}}
 JUDGED = {
-    "stop": {"when": f"{VARIANCE} < 0.2"}, "events": [{"when": f"{VARIANCE} < 0.35", "name": "low"}],
-    "checkpoint.every_frames": 1, "output.fields": [],
-}  # fmt: skip
+    "stop": {"when": f"{VARIANCE} < 0.2"},
+    "events": [{"when": f"{VARIANCE} < 0.35", "name": "low"}],
+    "checkpoint.every_frames": 1,
+    "output.fields": [],
+}
 
 
 def ends_of(path):
@@ -225,19 +227,22 @@ REFUSED = {
     "no comparison": ({"stop": {"when": "t + 1"}}, ["stop.when", "column 1", "a comparison such as x < 0.5"]),
     "a half": ({"events": [{"when": "t <"}]}, ["events[0].when", "column"]),
     "steady between frames": (
-        {"stop": {"steady": {"quantity": "energy", "change": 0.1, "over": 0.05}}}, ["stop.steady.over", "0.1"],
+        {"stop": {"steady": {"quantity": "energy", "change": 0.1, "over": 0.05}}},
+        ["stop.steady.over", "0.1"],
     ),
     "members after steps": (
         {"stop": {"when": "t > 1", "every": "step"}, "ensemble.size": 2},
         ["stop.every = 'step'", "frame in an ensemble"],
     ),
     "blocked steps": (
-        {"events": [{"when": "t > 1", "every": "step"}], "steps_per_exchange": 2}, ["every = 'step'", "frame"],
+        {"events": [{"when": "t > 1", "every": "step"}], "steps_per_exchange": 2},
+        ["every = 'step'", "frame"],
     ),
     "two of one name": (
-        {"events": [{"when": "t > 1", "name": "a"}, {"when": "t > 1", "name": "a"}]}, ["events[0].name", "no other"],
+        {"events": [{"when": "t > 1", "name": "a"}, {"when": "t > 1", "name": "a"}]},
+        ["events[0].name", "no other"],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", REFUSED)

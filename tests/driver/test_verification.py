@@ -14,13 +14,16 @@ from simjax.errors import ResourceError
 
 SILENT = {"report": False, "animation": False}
 FLOW = {
-    "grid": {"shape": [16, 16]}, "physics": {"viscosity": 0.01}, "initial": {"velocity": ["noise(2)", "noise(2)"]},
+    "grid": {"shape": [16, 16]},
+    "physics": {"viscosity": 0.01},
+    "initial": {"velocity": ["noise(2)", "noise(2)"]},
     "time": {"end": 0.4, "output_every": 0.1, "dt": 0.02},
-}  # fmt: skip
+}
 LIQUID = {
-    "box": {"upper": [5.13] * 3}, "particles": {"placement": "fcc", "count": 108, "temperature": 1.0},
+    "box": {"upper": [5.13] * 3},
+    "particles": {"placement": "fcc", "count": 108, "temperature": 1.0},
     "time": {"end": 0.1, "output_every": 0.025, "dt": 0.005},
-}  # fmt: skip
+}
 MEMBERS = {"size": 3, "vary": {"physics.viscosity": {"values": [0.01, 0.02, 0.03]}}}
 CASES = {
     "fields": ("incompressible", FLOW),
@@ -29,7 +32,7 @@ CASES = {
     "members": ("incompressible", {**FLOW, "ensemble": MEMBERS}),
     "steps of the Courant number": ("incompressible", {**FLOW, "time": {**FLOW["time"], "dt": None, "courant": 0.5}}),
     "statistics": ("incompressible", {**FLOW, "statistics": [{"of": ["velocity"], "kinds": ["mean"]}]}),
-}  # fmt: skip
+}
 DEFAULT = ("fields on two devices",)
 
 

@@ -48,8 +48,12 @@ def test_a_program_needs_no_simjax(tmp_path):
     (tmp_path / "alone.py").write_text(ALONE, encoding="utf-8")
     told = subprocess.run(
         [sys.executable, "alone.py", "."],
-        cwd=tmp_path, env={**os.environ, "XLA_FLAGS": ""}, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        cwd=tmp_path,
+        env={**os.environ, "XLA_FLAGS": ""},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     run = dye().differentiable(variables=[])
 
     def last(number):
@@ -87,15 +91,21 @@ SHAPE = jax.ShapeDtypeStruct((), np.float64)
         # What is carried and enters nothing that is wanted is not used, however it is passed on.
         (lambda g: jax.lax.scan(lambda c, _: ((c[0] + 1, c[1] * g["b"]), None), (g["a"], g["c"]), length=3)[0][0], "a"),
         # What reaches the result after two turns is.
-        (lambda g: jax.lax.scan(
-            lambda c, _: ((c[0] + c[1], c[2], c[2]), None), (g["a"], g["b"], g["c"]), length=3)[0][0], "abc"),
-        (lambda g: jax.lax.while_loop(lambda c: c[1] < g["b"], lambda c: (c[0] + 1, c[1] + 1), (g["a"], g["c"]))[0],
-         "abc"),
+        (
+            lambda g: jax.lax.scan(lambda c, _: ((c[0] + c[1], c[2], c[2]), None), (g["a"], g["b"], g["c"]), length=3)[
+                0
+            ][0],
+            "abc",
+        ),
+        (
+            lambda g: jax.lax.while_loop(lambda c: c[1] < g["b"], lambda c: (c[0] + 1, c[1] + 1), (g["a"], g["c"]))[0],
+            "abc",
+        ),
         (lambda g: jax.lax.cond(g["a"] > 0, lambda u, v: u, lambda u, v: u + 1, g["b"], g["c"]), "ab"),
         (lambda g: jax.lax.cond(g["a"] > 0, lambda u, v: u, lambda u, v: v, g["b"], g["c"]), "abc"),
         (jax.jit(lambda g: g["a"] * g["b"] + 0 * np.ones(2)[0]), "ab"),
     ],
-)  # fmt: skip
+)
 def test_inputs_that_a_program_uses_are_found_in_loops_and_branches(function, used):
     assert used_names(jax.jit(function), dict.fromkeys("abcd", SHAPE)) == {*used}
 

@@ -165,10 +165,12 @@ def test_transforms_are_several_passes(line, launches, moved):
 @pytest.mark.parametrize(
     ("target", "kind"),
     [
-        ("__cublas$gemm", "cuBLAS"), ("mosaic_gpu_v2", "Mosaic"), ("__gpu$xla.gpu.triton", "Triton"),
+        ("__cublas$gemm", "cuBLAS"),
+        ("mosaic_gpu_v2", "Mosaic"),
+        ("__gpu$xla.gpu.triton", "Triton"),
         ("my_kernel", "call of my_kernel"),
     ],
-)  # fmt: skip
+)
 def test_calls_of_libraries_are_named(target, kind):
     found = step(f'%c = f32[1000] custom-call(%u), custom_call_target="{target}"', **ON_A_GPU)
     assert (found.launches, found.seconds) == ({kind: 1}, 4 + 1)

@@ -95,22 +95,40 @@ def test_mistakes_are_told_in_a_sentence(line, told, capsys):
 
 
 EXCHANGE = {
-    "kind": "collective-permute", "count": 3.0, "bytes": 4096, "asynchronous": True, "links": ["x+"], "hops": 1,
-    "seconds": 2e-6, "exposed_s": 1e-6,
-}  # fmt: skip
+    "kind": "collective-permute",
+    "count": 3.0,
+    "bytes": 4096,
+    "asynchronous": True,
+    "links": ["x+"],
+    "hops": 1,
+    "seconds": 2e-6,
+    "exposed_s": 1e-6,
+}
 
 
 def sizes():
     for devices, efficiency in ((1, 1.0), (4, 0.8)):
-        yield {"devices": devices, "seconds": 1e-3, "exposed_s": 1e-4, "by_limit_s": {"memory": 9e-4},
-               "efficiency": efficiency}  # fmt: skip
+        yield {
+            "devices": devices,
+            "seconds": 1e-3,
+            "exposed_s": 1e-4,
+            "by_limit_s": {"memory": 9e-4},
+            "efficiency": efficiency,
+        }
 
 
 @pytest.mark.parametrize("scaling", [[], [*sizes()]])
 def test_a_picture_is_drawn(tmp_path, scaling):
     step = {"seconds": 1e-3, "exposed_s": 1e-4, "by_limit_s": {"memory": 9e-4}, "exchanges": [EXCHANGE]}
     content = {
-        "experiment": "dye", "target": "v5e:2x2", "shape": [64, 64], "block": [32, 32], "devices": 4, "chip": {},
-        "memory": {"refusal": None}, "step": step, "scaling": scaling,
-    }  # fmt: skip
+        "experiment": "dye",
+        "target": "v5e:2x2",
+        "shape": [64, 64],
+        "block": [32, 32],
+        "devices": 4,
+        "chip": {},
+        "memory": {"refusal": None},
+        "step": step,
+        "scaling": scaling,
+    }
     assert write_inspection(content, tmp_path / "program.png").stat().st_size > 10_000

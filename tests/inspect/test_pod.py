@@ -15,9 +15,11 @@ from paths import ROOT
 
 POD = "target=v5e:16x16"
 GAS = [
-    "model=compressible", "grid={shape: [2048, 2048, 2048], lower: [0, 0, 0], upper: [1, 1, 1]}",
-    "initial={density: 1, velocity: [0, 0, 0], pressure: 1}", "time={end: 1, output_every: 0.1, dt: 1.0e-4}",
-]  # fmt: skip
+    "model=compressible",
+    "grid={shape: [2048, 2048, 2048], lower: [0, 0, 0], upper: [1, 1, 1]}",
+    "initial={density: 1, velocity: [0, 0, 0], pressure: 1}",
+    "time={end: 1, output_every: 0.1, dt: 1.0e-4}",
+]
 DIRECTIONS = ["x+", "x-", "y+", "y-"]
 
 
@@ -27,8 +29,10 @@ def inspected(tmp_path, *line):
     environment = {key: value for key, value in os.environ.items() if key not in ("XLA_FLAGS", "JAX_PLATFORMS")}
     done = subprocess.run(
         [sys.executable, "-m", "simjax.inspect", *line, POD, "--no-scaling", "--json", str(path)],
-        env={**environment, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
-    )  # fmt: skip
+        env={**environment, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     return json.loads(path.read_text())
 

@@ -345,9 +345,15 @@ def test_a_lost_member_leaves_the_others_alone(schedule):
     def ensemble(growths):
         def member(growth):
             return simulate(
-                model, INTEGRATORS["heun"], growth, jnp.full(2, 0.5), schedule,
-                frames=frames, observe=lambda t, state, params: state, on_fault="keep",
-            )  # fmt: skip
+                model,
+                INTEGRATORS["heun"],
+                growth,
+                jnp.full(2, 0.5),
+                schedule,
+                frames=frames,
+                observe=lambda t, state, params: state,
+                on_fault="keep",
+            )
 
         return jax.vmap(member)(growths)
 
@@ -377,9 +383,15 @@ def test_checkpoints_change_neither_states_nor_gradients(steps, integrator):
 
     def run(params, state, checkpoint):
         return simulate(
-            Decay(), INTEGRATORS[integrator], params, state, schedule,
-            frames=3, observe=lambda t, state, params: jnp.sum(state**3) * t, checkpoint=checkpoint,
-        )  # fmt: skip
+            Decay(),
+            INTEGRATORS[integrator],
+            params,
+            state,
+            schedule,
+            frames=3,
+            observe=lambda t, state, params: jnp.sum(state**3) * t,
+            checkpoint=checkpoint,
+        )
 
     forward = jax.jit(run, static_argnums=2, compiler_options=PLAIN)
     gradient = jax.jit(jax.grad(lambda *a: jnp.sum(run(*a).observed), argnums=(0, 1)), static_argnums=2)

@@ -17,10 +17,13 @@ from simjax.stepping.simulate import Clock, advance
 
 PERIODIC = (sj.PeriodicSide(), sj.PeriodicSide())
 HEAT = {
-    **DYE, "physics": {"diffusivity": 0.1, "velocity": [0.0, 0.0]}, "grid": {"shape": [32, 32]},
-    "initial": {"concentration": "sin(2*pi*x)*cos(2*pi*y)"}, "precision": "float32",
+    **DYE,
+    "physics": {"diffusivity": 0.1, "velocity": [0.0, 0.0]},
+    "grid": {"shape": [32, 32]},
+    "initial": {"concentration": "sin(2*pi*x)*cos(2*pi*y)"},
+    "precision": "float32",
     "time": {"end": 0.08, "output_every": 0.04, "dt": 5e-4},
-}  # fmt: skip
+}
 QUIET = {"report": False, "animation": False}
 
 
@@ -101,9 +104,11 @@ def test_a_decomposed_run_rounds_as_one_device_does():
     grid, mesh = Grid((16, 8)), sj.make_mesh({"x": 2, "y": 4})
     alone = jax.jit(run(Domain(grid)))(pressure, coefficients)
     decomposed = sj.distribute(
-        run(sj.decompose(grid, mesh)), mesh, in_specs=(PartitionSpec("x", "y"),) * 2,
+        run(sj.decompose(grid, mesh)),
+        mesh,
+        in_specs=(PartitionSpec("x", "y"),) * 2,
         out_specs=PartitionSpec("x", "y"),
-    )(pressure, coefficients)  # fmt: skip
+    )(pressure, coefficients)
     # Single precision before rounding may differ by a rounding of its own, which decides by chance in 2^-13 of cells.
     assert jnp.mean(alone != decomposed) < 0.02 and jnp.max(jnp.abs(alone - decomposed)) < 2e-3
     assert jnp.array_equal(decomposed, decomposed.astype(jnp.float16).astype(jnp.float32))
@@ -128,11 +133,13 @@ def test_derivatives_are_those_of_steps_without_rounding():
 def test_deviations_from_rest_carry_the_signal(tmp_path):
     """Sound of 1e-3 in a gas: 16 bits of the whole density are 4e-3 of it, of the deviation 4e-3 of the sound."""
     gas = {
-        "model": "compressible", "grid": {"shape": [64]}, "precision": "float32",
+        "model": "compressible",
+        "grid": {"shape": [64]},
+        "precision": "float32",
         "output": {**QUIET, "root": str(tmp_path)},
         "initial": {"density": "1 + 1e-3*sin(2*pi*x)", "velocity": ["0"], "pressure": "1 + 1.4e-3*sin(2*pi*x)"},
         "time": {"end": 0.1, "output_every": 0.1, "dt": 2e-3},
-    }  # fmt: skip
+    }
 
     def density(**storage):
         run = sj.configure(**gas, **({"storage": {"dtype": "bfloat16", **storage}} if storage else {})).run()

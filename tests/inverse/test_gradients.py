@@ -66,9 +66,15 @@ class Problem:
             model, params = self.model(domain, unknowns), self.params(unknowns)
             state = model.constrain(0.0, 0.0, model.state_from({self.field: unknowns["state"]}, params), params)
             trajectory = simulate(
-                model, INTEGRATORS[self.integrator], params, state, self.schedule,
-                frames=2, observe=lambda t, state, params: weighted(domain, state), checkpoint=self.checkpoint,
-            )  # fmt: skip
+                model,
+                INTEGRATORS[self.integrator],
+                params,
+                state,
+                self.schedule,
+                frames=2,
+                observe=lambda t, state, params: weighted(domain, state),
+                checkpoint=self.checkpoint,
+            )
             return jnp.sum(trajectory.observed)
 
         fields = (domain.spec(),) * self.fields
@@ -143,39 +149,79 @@ PROBLEMS = {
     for problem in (
         Problem("transport", PLANE, transport("central", PERIODIC, heated), transport_params, TRANSPORT, 1),
         Problem(
-            "upwind transport, every step", PLANE, transport("upwind", heated, PERIODIC), transport_params,
-            TRANSPORT, 1, checkpoint="every_step", integrator="williamson3",
+            "upwind transport, every step",
+            PLANE,
+            transport("upwind", heated, PERIODIC),
+            transport_params,
+            TRANSPORT,
+            1,
+            checkpoint="every_step",
+            integrator="williamson3",
         ),
         Problem(
-            "periodic flow", PLANE, flow(PERIODIC, PERIODIC), flow_params, {"viscosity": 0.05, "force": 0.6}, 2,
+            "periodic flow",
+            PLANE,
+            flow(PERIODIC, PERIODIC),
+            flow_params,
+            {"viscosity": 0.05, "force": 0.6},
+            2,
             integrator="euler",
         ),
         Problem(
-            "moving wall, no checkpoints", PLANE, flow(PERIODIC, moving), flow_params, FLOW, 2,
-            checkpoint="none", integrator="euler",
+            "moving wall, no checkpoints",
+            PLANE,
+            flow(PERIODIC, moving),
+            flow_params,
+            FLOW,
+            2,
+            checkpoint="none",
+            integrator="euler",
         ),
         Problem(
-            "cavity, every step", PLANE, flow((NoSlipWall(), SlipWall()), moving), flow_params, FLOW, 2,
-            checkpoint="every_step", integrator="euler",
+            "cavity, every step",
+            PLANE,
+            flow((NoSlipWall(), SlipWall()), moving),
+            flow_params,
+            FLOW,
+            2,
+            checkpoint="every_step",
+            integrator="euler",
         ),
         Problem(
-            "box", BOX, flow(PERIODIC, moving_in_space, PERIODIC), flow_params, FLOW, 3, integrator="euler",
+            "box",
+            BOX,
+            flow(PERIODIC, moving_in_space, PERIODIC),
+            flow_params,
+            FLOW,
+            3,
+            integrator="euler",
         ),
     )
-}  # fmt: skip
+}
 COURANT = {
     problem.name: problem
     for problem in (
         Problem(
-            "transport by Courant number", PLANE, transport("central", PERIODIC, heated), transport_params,
-            TRANSPORT, 1, schedule=Schedule(0.2, courant=0.4, max_steps=8),
+            "transport by Courant number",
+            PLANE,
+            transport("central", PERIODIC, heated),
+            transport_params,
+            TRANSPORT,
+            1,
+            schedule=Schedule(0.2, courant=0.4, max_steps=8),
         ),
         Problem(
-            "flow by Courant number", PLANE, flow(PERIODIC, moving), flow_params, FLOW, 2,
-            schedule=Schedule(0.2, courant=0.4, max_steps=12), integrator="euler",
+            "flow by Courant number",
+            PLANE,
+            flow(PERIODIC, moving),
+            flow_params,
+            FLOW,
+            2,
+            schedule=Schedule(0.2, courant=0.4, max_steps=12),
+            integrator="euler",
         ),
     )
-}  # fmt: skip
+}
 ALL = PROBLEMS | COURANT
 
 
@@ -298,9 +344,14 @@ def test_gradients_pass_through_inflows():
         return Inflow((profile, 0.0)), Inflow((profile, 0.0))
 
     problem = Problem(
-        "channel", PLANE, flow(inflow, (NoSlipWall(), NoSlipWall())), flow_params, {"viscosity": 0.05, "wall": 0.8}, 2,
+        "channel",
+        PLANE,
+        flow(inflow, (NoSlipWall(), NoSlipWall())),
+        flow_params,
+        {"viscosity": 0.05, "wall": 0.8},
+        2,
         integrator="euler",
-    )  # fmt: skip
+    )
     loss = problem.loss()
     gradient = compiled(jax.grad(loss))(start)
     for name in ("wall", "viscosity"):

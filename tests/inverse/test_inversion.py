@@ -25,11 +25,12 @@ def config(unknowns, observations, **changes):
 
 
 INSTRUMENTS = [
-    SENSORS, SNAPSHOT,
+    SENSORS,
+    SNAPSHOT,
     {"line_of_sight": "concentration", "from": [[0, 1]], "to": [[6, 5]], "deviation": 0.1},
     {"box_average": "concentration", "lower": [[0, 0]], "upper": [[3, 2]], "deviation": 0.01},
     {"spectrum": "concentration", "shells": 3, "deviation": 0.01, "times": [0.15, 0.4]},
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(
@@ -202,16 +203,19 @@ def test_a_finished_search_that_is_resumed_writes_nothing(folder):
     before = contents()
     (part,) = json.loads((found.folder / "provenance.json").read_text())["parts"]
     assert part["outcome"].startswith("completed")
-    again = searched(config({"physics.diffusivity": NUMBERS["physics.diffusivity"]}, [SENSORS], **options),
-                     resume=str(found.folder))  # fmt: skip
+    again = searched(
+        config({"physics.diffusivity": NUMBERS["physics.diffusivity"]}, [SENSORS], **options), resume=str(found.folder)
+    )
     assert (again.exit_code, again.folder) == (0, found.folder) and "already finished" in again.message
     assert contents() == before
     for a, b in zip(again.answer.estimate.values(), found.answer.estimate.values(), strict=True):
         np.testing.assert_array_equal(a, b)
     shutil.rmtree(found.folder / "checkpoints")
     with pytest.raises(CheckpointError, match="bring it back"):
-        searched(config({"physics.diffusivity": NUMBERS["physics.diffusivity"]}, [SENSORS], **options),
-                 resume=str(found.folder))  # fmt: skip
+        searched(
+            config({"physics.diffusivity": NUMBERS["physics.diffusivity"]}, [SENSORS], **options),
+            resume=str(found.folder),
+        )
 
 
 @pytest.mark.long
@@ -240,16 +244,19 @@ def test_an_unknown_without_influence_is_refused(folder):
     unknowns = NUMBERS | {"parameters.idle": {"guess": 2.0}}
     refused(
         config(unknowns, [SENSORS], parameters={"depth": 1.5, "idle": 1.0}, output=folder),
-        "parameters.idle", "gradient vanishes",
-    )  # fmt: skip
+        "parameters.idle",
+        "gradient vanishes",
+    )
     assert not list(Path(folder["root"]).iterdir()), "nothing is written"
 
 
 def test_a_guess_whose_run_fails_is_refused(folder):
     refused(
         config({"physics.diffusivity": {"guess": 1e60, "positive": True}}, [SENSORS], output=folder),
-        "run of the guess fails", "not a number", kind=NumericalError,
-    )  # fmt: skip
+        "run of the guess fails",
+        "not a number",
+        kind=NumericalError,
+    )
 
 
 def test_a_guess_may_need_more_steps_than_the_truth():
@@ -340,9 +347,11 @@ def test_sensors_without_a_variable_are_those_of_the_only_one(tmp_path):
 def test_sensors_that_do_not_say_which_variable_they_measured_are_refused(tmp_path):
     table = table_of(tmp_path, "t,x,y,value", "0.2,1,1,0.3")
     flow = {
-        "model": "incompressible", "physics": {"viscosity": 0.1}, "initial": {"velocity": ["sin(y)", "0"]},
+        "model": "incompressible",
+        "physics": {"viscosity": 0.1},
+        "initial": {"velocity": ["sin(y)", "0"]},
         "parameters": {},
-    }  # fmt: skip
+    }
     unknowns = {"physics.viscosity": {"guess": 0.2}}
     with pytest.raises(ConfigurationError, match="does not say what was measured.*velocity_y.*add a column"):
         InverseProblem(config(unknowns, [{"sensors": str(table), "deviation": 0.1}], **flow))
@@ -367,9 +376,11 @@ def test_sensors_of_a_file_are_met(tmp_path, folder):
     table = tmp_path / "sensors.csv"
     table.write_text("\n".join(lines))
     problem = config(
-        NUMBERS, [{"sensors": str(table), "deviation": 0.01}], output=folder,
+        NUMBERS,
+        [{"sensors": str(table), "deviation": 0.01}],
+        output=folder,
         solver={"name": "gauss_newton", "iterations": 12, "tolerance": 1e-14},
-    )  # fmt: skip
+    )
     found = searched(problem)
     assert not found.answer.truth
     # No noise: exact but for where the solver stops.

@@ -45,9 +45,17 @@ def sought_field(grid: Grid, path: str, units: str, names, offsets, *, known: bo
     )
     deviation = tuple(0.02 + 0.03 * np.abs(t) for t in truth)
     return FieldResult(
-        path, units, names, offsets, start, iterates[-1], truth if known else None, deviation if known else None,
-        iterates, numbers,
-    )  # fmt: skip
+        path,
+        units,
+        names,
+        offsets,
+        start,
+        iterates[-1],
+        truth if known else None,
+        deviation if known else None,
+        iterates,
+        numbers,
+    )
 
 
 def instruments(grid: Grid, variable: str, offset) -> tuple[InstrumentResult, ...]:
@@ -67,10 +75,18 @@ def instruments(grid: Grid, variable: str, offset) -> tuple[InstrumentResult, ..
             f"0_{variable}", "points", variable, "s-1", times, measured, 0.4 * exact, exact, present, 0.05, positions
         ),
         InstrumentResult(
-            f"1_{variable}", "snapshot", variable, "s-1", np.array([1.0, 2.0]), seen, 0.3 * whole, whole,
-            deviation=np.full(grid.shape, 0.1), offset=offset,
+            f"1_{variable}",
+            "snapshot",
+            variable,
+            "s-1",
+            np.array([1.0, 2.0]),
+            seen,
+            0.3 * whole,
+            whole,
+            deviation=np.full(grid.shape, 0.1),
+            offset=offset,
         ),
-    )  # fmt: skip
+    )
 
 
 def found(ndim: int, *, known: bool = True, **changes) -> InversionResult:
@@ -272,10 +288,18 @@ def test_the_page_tells_what_was_found(tmp_path):
     write_inversion(tmp_path, result)
     text = write_inversion_report(tmp_path, result).read_text(encoding="utf-8")
     for told in (
-        result.title, result.command, "Converged after 12 iterations", result.notes[0], "a &amp; b",
-        "<td>0.001 m² s⁻¹</td><td>0.002 m² s⁻¹</td><td>9.8×10⁻⁴ m² s⁻¹</td>", "9.3×10⁻⁴ to 0.00104 m² s⁻¹",
-        "<td>2 %</td>", "3, 5, 9, 20", "<td>138</td>", "variable: [vorticity]",
-    ):  # fmt: skip
+        result.title,
+        result.command,
+        "Converged after 12 iterations",
+        result.notes[0],
+        "a &amp; b",
+        "<td>0.001 m² s⁻¹</td><td>0.002 m² s⁻¹</td><td>9.8×10⁻⁴ m² s⁻¹</td>",
+        "9.3×10⁻⁴ to 0.00104 m² s⁻¹",
+        "<td>2 %</td>",
+        "3, 5, 9, 20",
+        "<td>138</td>",
+        "variable: [vorticity]",
+    ):
         assert told in text
     error = np.linalg.norm(result.fields[0].estimate[0] - result.fields[0].truth[0])
     assert f"<td>{100 * error / np.linalg.norm(result.fields[0].truth[0]):.3g} %</td>" in text

@@ -17,7 +17,8 @@ from simjax.inverse.instruments import instruments_of
 
 TRUE, DEVIATION = 0.02, 0.05
 DYE = {
-    "model": "advection_diffusion", "precision": "float64",
+    "model": "advection_diffusion",
+    "precision": "float64",
     "physics": {"diffusivity": TRUE, "velocity": [0.3]},
     "grid": {"shape": [24]},
     "boundaries": {"x": "neumann"},
@@ -25,7 +26,7 @@ DYE = {
     "time": {"end": 0.4, "output_every": 0.1, "dt": 0.02},
     "output": {"report": False, "animation": False},
     "outputs": [{"probe": {"points": [[0.3], [0.61]]}, "of": "concentration", "every": 0.1}],
-}  # fmt: skip
+}
 SOUGHT = {"physics.diffusivity": {"guess": 0.05, "positive": True}}
 X = np.linspace(0.95, 0.1, 8)
 """Where the pictures have their pixels: not in the order nor at the places of the grid."""
@@ -109,9 +110,11 @@ def test_what_lies_under_the_mask_does_not_matter_to_the_bit(problem, run):
     for number in (1e30, -7.0, 0.0):
         # From Python, a dataset in the place of a file.
         other = sj.InverseProblem(
-            validate(changed(DYE, {"output.root": str(root)})), unknowns=SOUGHT,
-            observations=[{**told, "data": pictures(frames, number)}], solver={"name": "gauss_newton", "iterations": 8},
-        )  # fmt: skip
+            validate(changed(DYE, {"output.root": str(root)})),
+            unknowns=SOUGHT,
+            observations=[{**told, "data": pictures(frames, number)}],
+            solver={"name": "gauss_newton", "iterations": 8},
+        )
         for a, b in zip(jax.tree.leaves(evaluated(other)), jax.tree.leaves(expected), strict=True):
             np.testing.assert_array_equal(a, b)
     value, _, gradient = expected
@@ -166,7 +169,10 @@ def test_samples_of_another_run_are_taken_as_they_are(run):
 @pytest.mark.slow
 def test_what_instruments_of_several_fields_read_in_one_run_is_fitted_by_another(tmp_path):
     wave = {
-        "model": "acoustic", "precision": "float64", "grid": {"shape": [8, 8]}, "parameters": {"height": 1.0},
+        "model": "acoustic",
+        "precision": "float64",
+        "grid": {"shape": [8, 8]},
+        "parameters": {"height": 1.0},
         "initial": {"pressure": "height*cos(2*pi*x)*(1 + 0.3*sin(2*pi*y))"},
         "time": {"end": 0.2, "output_every": 0.1, "dt": 0.02},
         "output": {"report": False, "animation": False, "root": str(tmp_path), "folder": str(tmp_path / "truth")},
@@ -176,17 +182,19 @@ def test_what_instruments_of_several_fields_read_in_one_run_is_fitted_by_another
             {"correlation": "pressure", "along": "x", "separations": [0.5], "normalised": False},
             {"slice": {"y": 0.3}, "of": "pressure"},
         ],
-    }  # fmt: skip
+    }
     sj.Simulation(validate(wave)).run()
     names = ("flux", "structure_function", "correlation", "slice")
     seen = [{"output": one, "file": f"truth/outputs/{one}/samples.h5", "deviation": 0.1} for one in names]
     section = {"unknowns": {"parameters.height": {"guess": 1.2}}, "observations": seen}
-    section["observations"].append({"output": "structure_function", "of": "velocity_longitudinal_structure_function",
-                                    "fraction": 0.1})  # fmt: skip
+    section["observations"].append(
+        {"output": "structure_function", "of": "velocity_longitudinal_structure_function", "fraction": 0.1}
+    )
     problem = sj.InverseProblem(validate(changed(wave, {"inverse": section}), folders=[tmp_path]))
     assert [i.operator.variable for i in problem.instruments][:2] == [
-        "velocity_flux", "velocity_longitudinal_structure_function",
-    ]  # fmt: skip
+        "velocity_flux",
+        "velocity_longitudinal_structure_function",
+    ]
     # What was measured in the run itself is what its file has: the same of one and the other.
     *_, sliced, made = problem.instruments
     assert sliced.measured.shape == (3, 8) and made.measured.shape == (2, 2)
@@ -259,9 +267,12 @@ def test_arrays_of_python_with_their_times(run):
 def picture(**changes):
     """A small dataset that fits, with variables and coordinates replaced."""
     parts = {
-        "c": (("time", "x"), np.ones((2, 8))), "e": (("x",), np.ones(8)),
-        "time": ("time", [0.1, 0.2]), "x": ("x", X), **changes,
-    }  # fmt: skip
+        "c": (("time", "x"), np.ones((2, 8))),
+        "e": (("x",), np.ones(8)),
+        "time": ("time", [0.1, 0.2]),
+        "x": ("x", X),
+        **changes,
+    }
     return xr.Dataset({name: part for name, part in parts.items() if part is not None})
 
 
@@ -270,7 +281,9 @@ HOLED = np.where(np.arange(8) == 2, 0.0, np.ones((2, 8)))
 REFUSED = {
     "another variable": (picture(), {"variable": "d"}, "a.nc has no variable 'd'; it holds c, e, time, x."),
     "a time after the end": (
-        picture(time=("time", [0.1, 0.5])), {}, "measured at t=0.5, but the run goes from t=0 to 0.4",
+        picture(time=("time", [0.1, 0.5])),
+        {},
+        "measured at t=0.5, but the run goes from t=0 to 0.4",
     ),
     "a time that is none": (picture(time=("time", [0.1, np.nan])), {}, "its coordinate time is not finite"),
     "no times": (picture(time=None), {}, "'c' in a.nc has no coordinate time; write times"),
@@ -284,24 +297,29 @@ REFUSED = {
     "no deviation": (picture(), {"deviation": None}, "its standard deviations are missing; write deviation: NUMBER"),
     "a deviation of zero": (picture(e=(("time", "x"), HOLED)), {}, "'e' in a.nc is 0 at index (0, 2), where something"),
     "too short a mask": (
-        picture(m=(("row",), np.ones(3))), {"mask": "m"}, "'m' in a.nc has axes (row) of shape (3,); expected some of",
+        picture(m=(("row",), np.ones(3))),
+        {"mask": "m"},
+        "'m' in a.nc has axes (row) of shape (3,); expected some of",
     ),
     "a pixel outside": (picture(x=("x", X + 0.2)), {}, "has x=1.15 outside of the domain; cut it to 0 <= x <= 1"),
     "no places": (picture(x=None), {}, "'c' in a.nc has 8 values along x and no coordinate x, for 24 cells"),
     "stations": (
-        picture(c=(("time", "station"), np.ones((2, 8))), e=None), {"deviation": 0.1},
+        picture(c=(("time", "station"), np.ones((2, 8))), e=None),
+        {"deviation": 0.1},
         "has axes (station) of shape (8,); expected those of the grid, (x)",
     ),
     "members": (
-        picture(c=(("member", "time", "x"), np.ones((3, 2, 8)))), {},
+        picture(c=(("member", "time", "x"), np.ones((3, 2, 8)))),
+        {},
         "has 3 values along 'member', and no member of it is asked for; write the number of one, such as member: 0",
     ),
     "a member that is none of the file's": (
-        picture(c=(("member", "time", "x"), np.ones((3, 2, 8))), member=("member", [4, 7, 9])), {"member": 1},
+        picture(c=(("member", "time", "x"), np.ones((3, 2, 8))), member=("member", [4, 7, 9])),
+        {"member": 1},
         "and member 1 is asked for; write the number of one, such as member: 4",
     ),
     "a member of none": (picture(), {"member": 0}, "'c' in a.nc has no dimension 'member'; leave out member: 0"),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")

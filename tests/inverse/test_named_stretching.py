@@ -13,11 +13,15 @@ from simjax.inverse.problem import InverseProblem
 FINE = {"tanh": {"strength": "1 + named/2", "fine": "lower"}}
 PLANE = {"shape": [12, 4], "stretch": {"x": FINE}}
 COOLING = {
-    "grid": {"shape": [12], "stretch": {"x": FINE}}, "parameters": {"named": 1.0}, "precision": "float64",
-    "physics": {"diffusivity": 0.1, "velocity": [0.3]}, "boundaries": {"x": "slip"},
-    "initial": {"concentration": "exp(-8*x)"}, "time": {"end": 0.1, "output_every": 0.05, "dt": 0.0005},
+    "grid": {"shape": [12], "stretch": {"x": FINE}},
+    "parameters": {"named": 1.0},
+    "precision": "float64",
+    "physics": {"diffusivity": 0.1, "velocity": [0.3]},
+    "boundaries": {"x": "slip"},
+    "initial": {"concentration": "exp(-8*x)"},
+    "time": {"end": 0.1, "output_every": 0.05, "dt": 0.0005},
     "output": {"report": False},
-}  # fmt: skip
+}
 
 
 def cooling(**changes):
@@ -56,7 +60,7 @@ SEARCH = {
     "unknowns": {"parameters.named": {"guess": 0.4, "bounds": [0.1, 3.0]}},
     "observations": [{"diagnostic": "variance_concentration", "deviation": 1e-7}],
     "solver": {"name": "gauss_newton", "iterations": 8},
-}  # fmt: skip
+}
 
 
 # A place in each of three cells, and an end.
@@ -85,9 +89,7 @@ def test_the_gradient_of_what_is_seen_at_points_is_that_of_differences():
 
 @pytest.mark.slow
 def test_what_is_seen_at_points_does_not_depend_on_the_decomposition():
-    alone, cut = (
-        evaluated(InverseProblem(at_places().config, sizes=sizes)) for sizes in ({}, {"x": 2})
-    )  # fmt: skip
+    alone, cut = (evaluated(InverseProblem(at_places().config, sizes=sizes)) for sizes in ({}, {"x": 2}))
     for one, other in zip(jax.tree.leaves(alone), jax.tree.leaves(cut), strict=True):
         np.testing.assert_allclose(other, one, rtol=1e-9)  # rounding of 1e-15 of readings, over deviations of 1e-7
 
@@ -113,7 +115,8 @@ def test_a_search_finds_the_strength_of_a_run_by_a_diagnostic_and_points():
         ),
         (
             {
-                "grid": PLANE, "boundaries": {"x": "slip", "y": "periodic"},
+                "grid": PLANE,
+                "boundaries": {"x": "slip", "y": "periodic"},
                 "physics": {"diffusivity": 0.1, "velocity": [0.3, 0.0]},
                 "outputs": [{"slice": {"y": 0.5}, "of": ["concentration"], "every": "frame", "name": "cut"}],
                 "inverse": SEARCH | {"observations": [{"output": "cut", "of": "concentration", "deviation": 0.1}]},
@@ -126,7 +129,7 @@ def test_a_search_finds_the_strength_of_a_run_by_a_diagnostic_and_points():
         ),
     ],
     ids=["range", "name", "members", "snapshot", "slice along it", "field"],
-)  # fmt: skip
+)
 def test_what_it_cannot_be_is_told(changes, message):
     with pytest.raises(ConfigurationError, match=message):
         cooling(**changes)

@@ -102,9 +102,13 @@ def test_deviations_broadcast_and_relative_noise_has_a_floor():
 def test_neither_values_nor_derivatives_depend_on_the_decomposition(name):
     grid = Grid((4, 8))
     check_decompositions(
-        lambda domain, u, v: NOISES[name][0].residuals(u, v), grid, [{"x": 2, "y": 4}],
-        (random(grid.shape), random(grid.shape, 1)), (True, True), lambda domain: domain.spec(),
-    )  # fmt: skip
+        lambda domain, u, v: NOISES[name][0].residuals(u, v),
+        grid,
+        [{"x": 2, "y": 4}],
+        (random(grid.shape), random(grid.shape, 1)),
+        (True, True),
+        lambda domain: domain.spec(),
+    )
 
 
 REFUSALS = {
@@ -129,7 +133,7 @@ REFUSALS = {
         "Expected predictions of shape (4,), that of the measurements, got (3,); write one "
         "measurement for each value that the operator returns.",
     ),
-}  # fmt: skip
+}
 
 
 test_refusals_say_what_came_and_what_to_write = refusals(REFUSALS)

@@ -184,9 +184,13 @@ def test_neither_values_nor_derivatives_depend_on_the_decomposition(name):
 def test_spectra_of_one_axis_are_cut_too():
     operator, grid = Spectrum("u", 3), Grid((16,))
     check_decompositions(
-        lambda domain, u: operator.measure(domain, u, (0.5,), (True,)), grid, [{"x": 8}], (random((16,)),), (True,),
+        lambda domain, u: operator.measure(domain, u, (0.5,), (True,)),
+        grid,
+        [{"x": 8}],
+        (random((16,)),),
+        (True,),
         operator.spec,
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.slow
@@ -251,8 +255,7 @@ REFUSALS = {
     ),
     "ray outside": (
         lambda: LineOfSight("u", [[0.0, 0.0]], [[3.0, 0.0]]).check(GRID),
-        "LineOfSight.ends[0]=(3, 0) of 'u' lies outside of the domain; write positions with 0 <= x <= 2, "
-        "-1 <= y <= 2.",
+        "LineOfSight.ends[0]=(3, 0) of 'u' lies outside of the domain; write positions with 0 <= x <= 2, -1 <= y <= 2.",
     ),
     "ray of no length": (
         lambda: LineOfSight("u", [[0.0, 0.0]], [[0.0, 0.0]]),
@@ -282,7 +285,7 @@ REFUSALS = {
         lambda: PointSensors("u", PLACES).measure(Domain(GRID), jnp.zeros(GRID.shape), (0.5, 0.5), (True,)),
         "periodic=(True,) has 1 entries for a grid of 2 axes; write one True or False per axis.",
     ),
-}  # fmt: skip
+}
 
 
 test_refusals_say_what_came_and_what_to_write = refusals(REFUSALS)

@@ -126,9 +126,7 @@ def test_lines_of_a_stretched_grid_count_with_what_they_stand_for():
 @pytest.mark.slow
 def test_a_field_that_does_not_vary_has_a_slope():
     flat = jnp.ones(GRID.shape)
-    value, slope = jax.value_and_grad(
-        lambda p: read(OPERATORS["correlation"], Domain(GRID), (p, p, p, p)).sum()
-    )(flat)  # fmt: skip
+    value, slope = jax.value_and_grad(lambda p: read(OPERATORS["correlation"], Domain(GRID), (p, p, p, p)).sum())(flat)
     assert float(value) == 0 and np.isfinite(slope).all()
 
 

@@ -120,9 +120,13 @@ def test_neither_values_nor_derivatives_depend_on_the_decomposition(name):
     operator, offset = OPERATORS[name], (0.5, 0.0)
     field = smooth_field(GRID, offset, 1)
     check_decompositions(
-        lambda domain, u: operator.measure(domain, u, offset, (False, True)), GRID, [{"x": 2, "y": 4}], (field,),
-        (True,), operator.spec,
-    )  # fmt: skip
+        lambda domain, u: operator.measure(domain, u, offset, (False, True)),
+        GRID,
+        [{"x": 2, "y": 4}],
+        (field,),
+        (True,),
+        operator.spec,
+    )
 
 
 def test_a_spectrum_is_refused():
@@ -171,9 +175,13 @@ def test_places_that_change_with_a_parameter_are_read_as_given_ones_and_have_der
 def test_derivatives_by_such_a_parameter_do_not_depend_on_the_decomposition(name):
     operator, offset, periodic = MOVING[name], (0.5, 0.0), (False, True)
     check_decompositions(
-        lambda domain, u, amount: reading(operator, moved(domain, amount), u, offset, periodic), GRID,
-        [{"x": 2, "y": 4}], (smooth_field(GRID, offset, 1), jnp.asarray(0.12)), (True, False), operator.spec,
-    )  # fmt: skip
+        lambda domain, u, amount: reading(operator, moved(domain, amount), u, offset, periodic),
+        GRID,
+        [{"x": 2, "y": 4}],
+        (smooth_field(GRID, offset, 1), jnp.asarray(0.12)),
+        (True, False),
+        operator.spec,
+    )
 
 
 def test_a_reading_is_continuous_where_a_value_passes_its_place():

@@ -14,9 +14,12 @@ from simjax.inverse.search import Search
 
 # Sixteen particles of a crystal of two axes, a little of which melts in six steps.
 CRYSTAL = {
-    "experiment_name": "crystal", "model": "molecular_dynamics", "precision": "float64",
+    "experiment_name": "crystal",
+    "model": "molecular_dynamics",
+    "precision": "float64",
     "physics": {"mode": "force_shifted", "cutoff": 1.7},
-    "box": {"upper": [4.8, 4.8]}, "particles": {"placement": "square", "count": 16, "temperature": 0.3},
+    "box": {"upper": [4.8, 4.8]},
+    "particles": {"placement": "square", "count": 16, "temperature": 0.3},
     "time": {"end": 0.06, "output_every": 0.03, "dt": 0.01},
     "inverse": {
         "unknowns": {
@@ -30,7 +33,7 @@ CRYSTAL = {
         ],
         "solver": {"name": "gauss_newton", "iterations": 8, "cg_iterations": 40},
     },
-}  # fmt: skip
+}
 
 
 def posed(changes=None):
@@ -84,9 +87,7 @@ def test_the_gradient_is_that_of_differences(problem):
     pairs = zip(jax.tree.leaves(gradient), jax.tree.leaves(direction), strict=True)
     slope = sum(float((g * d).sum()) for g, d in pairs)
     h = 1e-5
-    ahead, behind = (
-        float(loss(jax.tree.map(lambda u, d, s=s: u + s * h * d, start, direction))) for s in (1, -1)
-    )  # fmt: skip
+    ahead, behind = (float(loss(jax.tree.map(lambda u, d, s=s: u + s * h * d, start, direction))) for s in (1, -1))
     # Rounding of a loss is 1e-16 of it over h, and h squared times a third derivative of some thousand slopes.
     assert (ahead - behind) / (2 * h) == pytest.approx(slope, rel=1e-6)
 
@@ -156,7 +157,7 @@ MISTAKES = {
     "smooth": ({"unknowns": {"initial.velocity": {"smooth": 1.0}}}, "expected at a field on a grid"),
     "windows": ({"shooting": {"windows": 2}}, "expected 1 for particles"),
     "a guess": ({"unknowns": {"initial.velocity": {"guess": ["noise(2)", 0]}}}, "noise"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", MISTAKES)

@@ -188,7 +188,7 @@ REFUSALS = {
         "TotalVariation is a prior of fields, here of blocks of (8, 12) cells; got an unknown of shape (), for which "
         "write Gaussian.",
     ),
-}  # fmt: skip
+}
 
 
 test_refusals_say_what_came_and_what_to_write = refusals(REFUSALS)

@@ -96,8 +96,9 @@ def test_two_experiments_determine_what_one_does_not(tmp_path):
     with xr.open_dataset(found.folder / "inversion.h5", engine="h5netcdf") as file:
         assert file["measured_along_y_0_concentration"].attrs["experiment"] == "along_y"
         assert file["measured_along_y_0_concentration"].sizes == {
-            "time_along_y_0_concentration": 4, "sensor_along_y_0_concentration": 3
-        }  # fmt: skip
+            "time_along_y_0_concentration": 4,
+            "sensor_along_y_0_concentration": 3,
+        }
     page = (found.folder / "report.html").read_text()
     assert "<h2>Experiments</h2>" in page and "along_x_0_concentration" in page
 

@@ -22,10 +22,13 @@ from simjax.models.registry import MODELS
 from simjax.schema.numbers import number_values
 
 BASE = {
-    "experiment_name": "line", "model": "advection_diffusion", "precision": "float64",
-    "grid": {"shape": [16], "upper": [1.0]}, "initial": {"concentration": "depth*sin(2*pi*x)"},
+    "experiment_name": "line",
+    "model": "advection_diffusion",
+    "precision": "float64",
+    "grid": {"shape": [16], "upper": [1.0]},
+    "initial": {"concentration": "depth*sin(2*pi*x)"},
     "time": {"end": 0.02, "output_every": 0.01, "dt": 0.005},
-}  # fmt: skip
+}
 
 
 def config(diffusivity=0.05, depth=1.5, guess=0.1, deviation=0.002, seed=0, **changes):

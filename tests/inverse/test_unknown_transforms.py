@@ -120,9 +120,13 @@ FIELDS = {
 def test_neither_values_nor_derivatives_depend_on_the_decomposition(name):
     transform = FIELDS[name]
     check_decompositions(
-        lambda domain, u: transform.physical(u, domain), GRID, [{"x": 2, "y": 4}], (random(GRID.shape),), (True,),
+        lambda domain, u: transform.physical(u, domain),
+        GRID,
+        [{"x": 2, "y": 4}],
+        (random(GRID.shape),),
+        (True,),
         lambda domain: domain.spec(),
-    )  # fmt: skip
+    )
 
 
 def test_transforms_map_over_members_and_keep_single_precision():
@@ -172,7 +176,7 @@ REFUSALS = {
         "Symmetric.axis=2 is not an axis of a grid of 2; write a number below 2.",
     ),
     "sign": (lambda: Symmetric(0, 0), "Symmetric.sign=0: expected a sign; write 1 (even) or -1 (odd)."),
-}  # fmt: skip
+}
 
 
 test_refusals_say_what_came_and_what_to_write = refusals(REFUSALS)

@@ -204,8 +204,14 @@ def in_passes(content):
         pixels = np.asarray(image.convert("L"))
     rows = b""
     for first_row, row_step, first, step in (
-        (0, 8, 0, 8), (0, 8, 4, 8), (4, 8, 0, 4), (0, 4, 2, 4), (2, 4, 0, 2), (0, 2, 1, 2), (1, 2, 0, 1)
-    ):  # fmt: skip
+        (0, 8, 0, 8),
+        (0, 8, 4, 8),
+        (4, 8, 0, 4),
+        (0, 4, 2, 4),
+        (2, 4, 0, 2),
+        (0, 2, 1, 2),
+        (1, 2, 0, 1),
+    ):
         rows += b"".join(b"\0" + row.tobytes() for row in pixels[first_row::row_step, first::step])
     header = struct.pack(">II5B", pixels.shape[1], pixels.shape[0], 8, 0, 0, 0, 1)
     return content[:8] + part(b"IHDR", header) + part(b"IDAT", zlib.compress(rows)) + part(b"IEND", b"")

@@ -22,10 +22,19 @@ from simjax.io.checkpoint import MANIFEST_NAME, list_checkpoints
 
 # The cheapest model to compile.
 DYE = [
-    "grid.shape=[8,8]", "precision=float64", "time.courant=null", "time.dt=0.02", "time.end=0.2", "parameters=null",
-    "time.output_every=0.1", "initial={concentration: 'sin(2*pi*x)'}", "exact=null", "output.animation=false",
-    "output.report=false", "checkpoint.every_frames=1",
-]  # fmt: skip
+    "grid.shape=[8,8]",
+    "precision=float64",
+    "time.courant=null",
+    "time.dt=0.02",
+    "time.end=0.2",
+    "parameters=null",
+    "time.output_every=0.1",
+    "initial={concentration: 'sin(2*pi*x)'}",
+    "exact=null",
+    "output.animation=false",
+    "output.report=false",
+    "checkpoint.every_frames=1",
+]
 
 
 def run(folder, *overrides, **options):

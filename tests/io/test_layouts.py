@@ -26,20 +26,36 @@ GAS_OUTPUTS = tuple(Output(name, (0.5, 0.5), "1") for name in ("density", "veloc
 
 
 def written(
-    folder, outputs=FLOW_OUTPUTS, *, base=FLOW, members=MEMBERS, cells=CELLS, spacing=0.1, states=STATES, ended=(),
-    dtype=np.float32, **changes,
-):  # fmt: skip
+    folder,
+    outputs=FLOW_OUTPUTS,
+    *,
+    base=FLOW,
+    members=MEMBERS,
+    cells=CELLS,
+    spacing=0.1,
+    states=STATES,
+    ended=(),
+    dtype=np.float32,
+    **changes,
+):
     """A run of random fields in a channel, in segments of two states. ended: members without the last state."""
     grid, rng = sj.Grid(cells, (0.0,) * len(cells), tuple(map(float, cells))), np.random.default_rng(len(folder.name))
     config = validate(changed(base, {"grid.shape": [*cells], **changes}))
     periodic = [pair.periodic for pair in config.boundaries]
     lead = () if members is None else (members,)
     writer = GridWriter(
-        folder, grid, outputs, members=members, diagnostics=["energy"], title="a test", periodic=periodic, dtype=dtype,
+        folder,
+        grid,
+        outputs,
+        members=members,
+        diagnostics=["energy"],
+        title="a test",
+        periodic=periodic,
+        dtype=dtype,
         parameters={"drag": np.float64(0.5), "viscosity": VISCOSITY if members else np.float64(1e-3)},
         attributes={"simjax_run_id": "a", "simjax_config_yaml": yaml.safe_dump(config.write())},
         segment_bytes=2 * 4 * 4 * max(1, members or 1) * int(np.prod(cells)),
-    )  # fmt: skip
+    )
     for k in range(states):
         fields = {}
         for o in outputs:

@@ -15,15 +15,28 @@ def write(folder, members=None, species_names=("fluid", "wall")):
     options = {"species_names": species_names, "species": SPECIES, "mass": 1.0 + SPECIES, "charge": CHARGE}
     about = {"epsilon": {"units": "1", "long_name": "depth"}, "energy": {"units": "1", "long_name": "total energy"}}
     writer = ParticleWriter(
-        folder, lower=(0.0, 0.0), upper=(4.0, 4.0), periodic=(True, True), names=("position", "velocity"),
-        members=members, parameters={"epsilon": np.float64(2.0)}, diagnostics=["energy"], attributes={}, title="a test",
-        about=about, **options,
-    )  # fmt: skip
+        folder,
+        lower=(0.0, 0.0),
+        upper=(4.0, 4.0),
+        periodic=(True, True),
+        names=("position", "velocity"),
+        members=members,
+        parameters={"epsilon": np.float64(2.0)},
+        diagnostics=["energy"],
+        attributes={},
+        title="a test",
+        about=about,
+        **options,
+    )
     for frame, position in enumerate(POSITION):
         position = position if members is None else position + 10 * np.arange(members)[:, None, None]
         energy = np.full(() if members is None else (members,), 0.5 * frame)
-        writer.write([10 * frame], [0.25 * frame], {"position": position[None], "velocity": -position[None]},
-                     {"energy": energy[None]})  # fmt: skip
+        writer.write(
+            [10 * frame],
+            [0.25 * frame],
+            {"position": position[None], "velocity": -position[None]},
+            {"energy": energy[None]},
+        )
     writer.close(True)
     return folder
 

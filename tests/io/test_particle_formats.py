@@ -29,9 +29,14 @@ MIDDLE = 3 * np.arange(8)
 BONDS = np.stack([np.stack([MIDDLE, MIDDLE + k], 1) for k in (1, 2)], 1).reshape(-1, 2)
 ANGLES = np.stack([MIDDLE + 1, MIDDLE, MIDDLE + 2], 1)
 ALL = {
-    "position": POSITION, "velocity": VELOCITY, "species": SPECIES, "mass": MASS, "charge": CHARGE, "bonds": BONDS,
+    "position": POSITION,
+    "velocity": VELOCITY,
+    "species": SPECIES,
+    "mass": MASS,
+    "charge": CHARGE,
+    "bonds": BONDS,
     "angles": ANGLES,
-}  # fmt: skip
+}
 HALF = np.float32(np.finfo("f4").eps)
 
 
@@ -251,10 +256,15 @@ def test_a_missing_library_is_named(name, module, package, tmp_path, monkeypatch
 # ---- file and configuration
 
 AGREED = [
-    "box.upper=[8,8,8]", "particles.placement=file", "particles.count=null", "particles.fractions=[0.3,0.7]",
-    "physics.mass=[16,1]", "physics.charges={species: [-0.75, 0.375]}", "physics.bond=harmonic",
+    "box.upper=[8,8,8]",
+    "particles.placement=file",
+    "particles.count=null",
+    "particles.fractions=[0.3,0.7]",
+    "physics.mass=[16,1]",
+    "physics.charges={species: [-0.75, 0.375]}",
+    "physics.bond=harmonic",
     "physics.angle=harmonic",
-]  # fmt: skip
+]
 DIFFERENT = {
     "box": (["box.upper=[8,8,9]"], "box.upper is [8,8,9] here, [8,8,8] there"),
     "walls": (["box.periodic=[true,true,false]", "physics.charges=null"], "Write box.periodic=[true,true,true]"),
@@ -334,13 +344,17 @@ def test_molecules_of_a_file_have_the_energy_of_plain_sums(tmp_path):
     simulation = sj.configure(
         "molecular_dynamics",
         physics={
-            "potential": {"lennard_jones": {"epsilon": 0.1, "sigma": 0.8}}, "cutoff": 2.0, "mass": [16.0, 1.0],
+            "potential": {"lennard_jones": {"epsilon": 0.1, "sigma": 0.8}},
+            "cutoff": 2.0,
+            "mass": [16.0, 1.0],
             "bond": {"harmonic": {"stiffness": 30.0, "rest_length": 1.0}},
             "angle": {"harmonic": {"stiffness": 2.0, "rest": 2.0}},
         },
-        box={"upper": [8.0] * 3}, time={"end": 0.1, "output_every": 0.1, "dt": 0.01}, precision="float64",
+        box={"upper": [8.0] * 3},
+        time={"end": 0.1, "output_every": 0.1, "dt": 0.01},
+        precision="float64",
         particles={"placement": "file", "file": str(tmp_path / "a.h5md"), "fractions": [0.3, 0.7]},
-    )  # fmt: skip
+    )
     run = compiled_run(simulation.config)
 
     def begun(values, files):
@@ -364,10 +378,13 @@ WEIGHT = np.array([0.5, 1.0, 1.5])
 def stars(path, total=3.0, **more):
     np.savez(path, **{name: np.asarray(values) for name, values in {**STARS, "mass": WEIGHT, **more}.items()})
     return sj.configure(
-        "gravity", physics={"forces": "direct", "total_mass": total}, precision="float64",
-        box={"upper": [10.0, 10.0], "periodic": [False, False]}, particles={"placement": "file", "file": str(path)},
+        "gravity",
+        physics={"forces": "direct", "total_mass": total},
+        precision="float64",
+        box={"upper": [10.0, 10.0], "periodic": [False, False]},
+        particles={"placement": "file", "file": str(path)},
         time={"end": 0.1, "output_every": 0.1, "dt": 0.01},
-    )  # fmt: skip
+    )
 
 
 def test_masses_of_a_file_attract_each_other_by_what_they_weigh(tmp_path):

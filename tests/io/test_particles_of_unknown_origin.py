@@ -92,9 +92,10 @@ def write_h5md(path, **box):
 
 
 @pytest.mark.parametrize(
-    "lower", ["abc", b"\xff\xfe\x80", np.void(b"\0\xff\1"), [b"\xff"] * 3, h5py.Empty("f4"), 3.0, [0.0, np.nan, 0.0]],
+    "lower",
+    ["abc", b"\xff\xfe\x80", np.void(b"\0\xff\1"), [b"\xff"] * 3, h5py.Empty("f4"), 3.0, [0.0, np.nan, 0.0]],
     ids=repr,
-)  # fmt: skip
+)
 def test_a_lower_corner_that_is_no_place_is_refused(tmp_path, lower):
     assert "of its box" in refusal(write_h5md(tmp_path / "a.h5md", simjax_lower=lower), ConfigurationError)
 

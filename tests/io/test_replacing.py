@@ -64,8 +64,11 @@ def test_of_a_run_all_is_replaced_and_nothing_of_others(tmp_path, earlier):
     make_writer(earlier)
     left = {path.relative_to(earlier).as_posix() for path in earlier.rglob("*") if path.is_file()}
     assert left - {f".hydra/{name}.yaml" for name in ("config", "hydra", "overrides")} == {
-        "notes.txt", "thesis.tmp", "fields.h5", "diagnostics.h5",
-    }  # fmt: skip
+        "notes.txt",
+        "thesis.tmp",
+        "fields.h5",
+        "diagnostics.h5",
+    }
     assert (earlier / "checkpoints" / "notes").is_dir()
 
 
@@ -287,11 +290,20 @@ def test_a_copy_replaces_a_run_and_nothing_of_others(replace, store, earlier, tm
 @pytest.mark.parametrize(
     ("name", "own"),
     [
-        ("fields.h5", True), ("data/fields.p00000.s000001.h5", True), (".hydra/config.yaml", True),
-        ("checkpoints/8/array/a", True), ("groups/0/checkpoints/8/a", True), ("groups/0/run.log", True),
-        ("outputs/mast/samples.h5", True), ("events/gust/fields.h5", True), ("notes.md", False),
-        ("backup/fields.h5", False), ("checkpoints/notes", False), ("groups/notes.md", False), ("data/x.h5", False),
+        ("fields.h5", True),
+        ("data/fields.p00000.s000001.h5", True),
+        (".hydra/config.yaml", True),
+        ("checkpoints/8/array/a", True),
+        ("groups/0/checkpoints/8/a", True),
+        ("groups/0/run.log", True),
+        ("outputs/mast/samples.h5", True),
+        ("events/gust/fields.h5", True),
+        ("notes.md", False),
+        ("backup/fields.h5", False),
+        ("checkpoints/notes", False),
+        ("groups/notes.md", False),
+        ("data/x.h5", False),
     ],
-)  # fmt: skip
+)
 def test_names_of_a_runs_files(name, own):
     assert is_name_of_run(name) == own

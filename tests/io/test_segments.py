@@ -20,10 +20,21 @@ OTHER = {"simjax_run_id": "20260101-000000-bbbbbb"}
 
 def particle_writer(folder, **options) -> ParticleWriter:
     return ParticleWriter(
-        folder, lower=(0, 0), upper=(1, 1), periodic=(True, True), names=["position"], species=np.zeros(5, int),
-        mass=np.ones(5), charge=None, members=None, parameters={}, diagnostics=["energy"], title="a test",
-        segment_bytes=3 * 68, **{"attributes": RUN, **options},
-    )  # fmt: skip
+        folder,
+        lower=(0, 0),
+        upper=(1, 1),
+        periodic=(True, True),
+        names=["position"],
+        species=np.zeros(5, int),
+        mass=np.ones(5),
+        charge=None,
+        members=None,
+        parameters={},
+        diagnostics=["energy"],
+        title="a test",
+        segment_bytes=3 * 68,
+        **{"attributes": RUN, **options},
+    )
 
 
 def write_particles(writer, steps, shift=0.0):

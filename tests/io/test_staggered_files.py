@@ -141,9 +141,18 @@ def folder(tmp_path_factory):
     outputs = [Output(name, offset, "m s-1", **vectors.get(name, {})) for name, (offset, _) in PLACES.items()]
     about = {"viscosity": {"long_name": "kinematic viscosity nu", "units": "m2 s-1"}, "energy": {"units": "m2 s-2"}}
     writer = GridWriter(
-        path, GRID, outputs, members=None, parameters={"viscosity": np.float64(1e-3)}, diagnostics=["energy"],
-        attributes={}, title="a test", dtype=np.float64, periodic=PERIODIC, about=about,
-    )  # fmt: skip
+        path,
+        GRID,
+        outputs,
+        members=None,
+        parameters={"viscosity": np.float64(1e-3)},
+        diagnostics=["energy"],
+        attributes={},
+        title="a test",
+        dtype=np.float64,
+        periodic=PERIODIC,
+        about=about,
+    )
     fields = {name: field(offset)[None] for name, (offset, _) in PLACES.items()}
     for step in (0, 1):
         writer.write([step], [0.1 * step], fields, {"energy": np.ones(1)})
@@ -179,8 +188,13 @@ def test_the_file_says_how_faces_and_cells_belong_together(folder, engine):
                 assert dataset[name].dims == ("time", *reversed(cells))
         # As many faces as the padding says: those of a periodic axis as many as cells.
         assert {n: dataset.sizes[n] for n in dataset.sizes if n != "time"} == {
-            "x": 6, "x_face": 6, "y": 4, "y_face": 5, "z": 3, "z_face": 4
-        }  # fmt: skip
+            "x": 6,
+            "x_face": 6,
+            "y": 4,
+            "y_face": 5,
+            "z": 3,
+            "z_face": 4,
+        }
         assert dataset.viscosity.attrs["units"] == "m2 s-1" and dataset.energy.attrs["units"] == "m2 s-2"
         assert np.all(np.isfinite(dataset.velocity_x))
     with xarray.open_dataset(folder / "diagnostics.h5", engine=engine) as dataset:

@@ -21,9 +21,17 @@ def victim(tmp_path):
 
 @pytest.mark.parametrize(
     "name",
-    [LOCK_NAME, "run.log", "metrics.jsonl", "provenance.json", ".hydra/config.yaml", ".hydra/overrides.yaml",
-     "checkpoints/3/simjax_manifest.json", "fields.h5.tmp"],
-)  # fmt: skip
+    [
+        LOCK_NAME,
+        "run.log",
+        "metrics.jsonl",
+        "provenance.json",
+        ".hydra/config.yaml",
+        ".hydra/overrides.yaml",
+        "checkpoints/3/simjax_manifest.json",
+        "fields.h5.tmp",
+    ],
+)
 def test_a_folder_with_a_link_is_refused_before_anything_is_written(victim, name):
     link = victim.parent / "run" / name
     link.parent.mkdir(parents=True, exist_ok=True)

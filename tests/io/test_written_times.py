@@ -28,10 +28,13 @@ def run(tmp_path_factory):
     root = tmp_path_factory.mktemp("times")
     probe = "{probe: {points: [[0.3, 0.4]]}, of: [concentration], every: 0.1}"
     overrides = [
-        "grid.shape=[8,8]", "exact=null", "time.dt=0.05", f"outputs=[{probe}]",
+        "grid.shape=[8,8]",
+        "exact=null",
+        "time.dt=0.05",
+        f"outputs=[{probe}]",
         "statistics=[{name: s, of: [concentration]}]",
         f"output.root={root}",
-    ]  # fmt: skip
+    ]
     return sj.load("dye", [*QUIET, *overrides]).run()
 
 

@@ -36,9 +36,16 @@ def write_array(folder, values, cut, compress=zlib.compress, **about):
     folder.mkdir(parents=True)
     (folder.parent / ".zgroup").write_text('{"zarr_format": 2}')
     text = {
-        "zarr_format": 2, "shape": values.shape, "chunks": cut, "dtype": values.dtype.str, "compressor": PLAIN,
-        "fill_value": None, "order": "C", "filters": None, **about,
-    }  # fmt: skip
+        "zarr_format": 2,
+        "shape": values.shape,
+        "chunks": cut,
+        "dtype": values.dtype.str,
+        "compressor": PLAIN,
+        "fill_value": None,
+        "order": "C",
+        "filters": None,
+        **about,
+    }
     attributes = text.pop("attributes", {})
     (folder / ".zarray").write_text(json.dumps(text))
     (folder / ".zattrs").write_text(json.dumps(attributes))
@@ -55,11 +62,16 @@ def write_format_3(folder, values, chunks, compress=gzip.compress, **about):
     folder.mkdir(parents=True)
     (folder.parent / "zarr.json").write_text('{"zarr_format": 3, "node_type": "group"}')
     text = {
-        "zarr_format": 3, "node_type": "array", "shape": values.shape, "data_type": "float64", "fill_value": 0.0,
+        "zarr_format": 3,
+        "node_type": "array",
+        "shape": values.shape,
+        "data_type": "float64",
+        "fill_value": 0.0,
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunks}},
         "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-        "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "gzip"}], **about,
-    }  # fmt: skip
+        "codecs": [{"name": "bytes", "configuration": {"endian": "little"}}, {"name": "gzip"}],
+        **about,
+    }
     (folder / "zarr.json").write_text(json.dumps(text))
     for place in np.ndindex(*[-(-n // m) for n, m in zip(values.shape, chunks, strict=True)]):
         block = np.zeros(chunks, values.dtype)
@@ -168,13 +180,15 @@ def test_a_text_that_is_wrong_is_damage(tmp_path, about, said):
 
 
 def test_chunks_are_compared_with_their_shape(tmp_path):
-    for number, (compress, said) in enumerate((
-        (lambda block: zlib.compress(block)[:-6], "a chunk is cut, or larger than its shape"),
-        (lambda block: zlib.compress(block + b"\0"), "a chunk has another size than its shape"),
-        (lambda block: zlib.compress(block + bytes(3)), "a chunk is cut, or larger than its shape"),
-        (lambda block: zlib.compress(block[:-1]), "a chunk has another size than its shape"),
-        (lambda block: block, "while decompressing data"),
-    )):  # fmt: skip
+    for number, (compress, said) in enumerate(
+        (
+            (lambda block: zlib.compress(block)[:-6], "a chunk is cut, or larger than its shape"),
+            (lambda block: zlib.compress(block + b"\0"), "a chunk has another size than its shape"),
+            (lambda block: zlib.compress(block + bytes(3)), "a chunk is cut, or larger than its shape"),
+            (lambda block: zlib.compress(block[:-1]), "a chunk has another size than its shape"),
+            (lambda block: block, "while decompressing data"),
+        )
+    ):
         store = write_array(tmp_path / f"{number}" / "c", np.arange(3.0), (3,), compress)
         assert said in refusal(store, error=InputOutputError, read=True)
     store = write_array(tmp_path / "lost" / "c", np.arange(3.0), (3,))
@@ -248,9 +262,12 @@ def test_a_chunk_lies_within_its_shard(tmp_path):
     assert "shorter than its index" in refusal(short, error=InputOutputError, read=True)
     block = np.arange(3.0).tobytes()
     store = write_format_3(
-        tmp_path / "whole" / "c", np.arange(3.0), (3,), lambda block: block + struct.pack("<QQ", 0, 24),
+        tmp_path / "whole" / "c",
+        np.arange(3.0),
+        (3,),
+        lambda block: block + struct.pack("<QQ", 0, 24),
         **sharded([3], index_codecs=[{"name": "bytes", "configuration": {"endian": "little"}}]),
-    )  # fmt: skip
+    )
     np.testing.assert_array_equal(find_stored(store, "c").read_whole(), np.frombuffer(block))
 
 
@@ -280,10 +297,14 @@ def test_stores_of_format_2_are_read_as_zarr_wrote_them(tmp_path, compressor, fi
     settings = {"Shuffle": {"elementsize": 8}, "Delta": {"dtype": "<i4"}, "BitRound": {"keepbits": 52}}
     values = (1000 * VALUES).astype("<i4") if "Delta" in filters else VALUES
     array = zarr.open_group(tmp_path / "a", mode="w", zarr_format=2).create_array(
-        "c", shape=values.shape, chunks=CHUNKS, dtype=values.dtype, order="F",
+        "c",
+        shape=values.shape,
+        chunks=CHUNKS,
+        dtype=values.dtype,
+        order="F",
         compressors=None if compressor is None else getattr(numcodecs, compressor)(),
         filters=[getattr(numcodecs, name)(**settings[name]) for name in filters],
-    )  # fmt: skip
+    )
     array[:] = values
     np.testing.assert_array_equal(find_stored(tmp_path / "a", "c").read_whole(), values)
 
@@ -294,10 +315,15 @@ def test_stores_of_format_3_are_read_as_zarr_wrote_them(tmp_path, codecs, shards
     import zarr
 
     array = zarr.open_group(tmp_path / "a", mode="w", zarr_format=3).create_array(
-        "c", shape=VALUES.shape, chunks=CHUNKS, shards=shards, dtype="f8",
+        "c",
+        shape=VALUES.shape,
+        chunks=CHUNKS,
+        shards=shards,
+        dtype="f8",
         compressors=[getattr(zarr.codecs, name)() for name in codecs],
-        filters=[zarr.codecs.TransposeCodec(order=(2, 0, 1))], serializer=zarr.codecs.BytesCodec(endian="big"),
-    )  # fmt: skip
+        filters=[zarr.codecs.TransposeCodec(order=(2, 0, 1))],
+        serializer=zarr.codecs.BytesCodec(endian="big"),
+    )
     array[:] = VALUES
     found = find_stored(tmp_path / "a", "c")
     np.testing.assert_array_equal(found.read_whole(), VALUES)

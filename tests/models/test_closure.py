@@ -67,13 +67,16 @@ SMALL = {"grid": {"shape": [8, 8]}, "time": {"end": 0.02, "output_every": 0.02, 
 WAVE = "1 + 0.1*sin(2*pi*x)*cos(2*pi*y)"
 CASES = {
     "advection_diffusion": {"physics": {"diffusivity": 0.01, "velocity": [1, 0]}, "initial": {"concentration": WAVE}},
-    "transport": {"coefficients": {"velocity": [1, 0], "diffusivity": 0.01}, "initial": {"concentration": WAVE},
-                  "time": {**SMALL["time"], "integrator": "ars222"}},
+    "transport": {
+        "coefficients": {"velocity": [1, 0], "diffusivity": 0.01},
+        "initial": {"concentration": WAVE},
+        "time": {**SMALL["time"], "integrator": "ars222"},
+    },
     "incompressible": {"physics": {"viscosity": 0.01}, "initial": {"velocity": ["sin(2*pi*y)", "sin(2*pi*x)"]}},
     "compressible": {"initial": {"density": WAVE, "pressure": "1", "velocity": ["0.1*sin(2*pi*y)", "0.2"]}},
     "gray_scott": {"initial": {"u": WAVE, "v": "0.3*cos(2*pi*x)"}},
     "vorticity": {"physics": {"viscosity": 0.01}, "initial": {"vorticity": "sin(2*pi*x)*sin(2*pi*y)"}},
-}  # fmt: skip
+}
 
 
 def built(name, closure=None):
@@ -89,11 +92,18 @@ def run(name, closure=None):
     config, model, params, state = built(name, closure)
     schedule = Schedule(0.02, 0.0, 0.01)
     program = compiled(
-        lambda params, state: simulate(
-            model, INTEGRATORS[config.time.integrator], params, state, schedule, frames=1,
-            observe=lambda t, state, params: model.observe(t, state, params),
-        ).observed
-    )  # fmt: skip
+        lambda params, state: (
+            simulate(
+                model,
+                INTEGRATORS[config.time.integrator],
+                params,
+                state,
+                schedule,
+                frames=1,
+                observe=lambda t, state, params: model.observe(t, state, params),
+            ).observed
+        )
+    )
     return program(params, state)
 
 
@@ -109,10 +119,17 @@ class Nothing(eqx.Module):
         return tuple(jnp.zeros_like(u) for u in fields)
 
 
-@pytest.mark.parametrize("name", ["advection_diffusion", pytest.param("transport", marks=pytest.mark.slow),
-                                  pytest.param("incompressible", marks=pytest.mark.slow),
-                                  pytest.param("compressible", marks=pytest.mark.slow), "gray_scott",
-                                  pytest.param("vorticity", marks=pytest.mark.slow)])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "advection_diffusion",
+        pytest.param("transport", marks=pytest.mark.slow),
+        pytest.param("incompressible", marks=pytest.mark.slow),
+        pytest.param("compressible", marks=pytest.mark.slow),
+        "gray_scott",
+        pytest.param("vorticity", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.slow
 def test_a_closure_of_zeros_leaves_the_run_as_it_is(name):
     plain, closed = run(name), run(name, sj.Closure(Nothing()))
@@ -134,9 +151,11 @@ def test_primitive_tendencies_of_a_gas_become_those_of_its_conserved_state():
     added = difference(model.rhs, plain.rhs, state, params, own)
     # Differences of tendencies of order one, in float64.
     for found, expected in (
-        (added.density, 0.0), (added.momentum[0], 2 * state.density), (added.momentum[1], 0.0),
+        (added.density, 0.0),
+        (added.momentum[0], 2 * state.density),
+        (added.momentum[1], 0.0),
         (added.energy, 2 * state.momentum[0]),
-    ):  # fmt: skip
+    ):
         np.testing.assert_allclose(found, jnp.broadcast_to(jnp.asarray(expected), found.shape), rtol=0, atol=1e-12)
 
 
@@ -161,8 +180,12 @@ def test_a_model_without_a_tendency_takes_none():
     domain = sj.Domain(sj.Grid((8, 8), (0.0, 0.0), (1.0, 1.0)))
     config = validate({"model": "acoustic", **SMALL})
     with pytest.raises(ConfigurationError, match="a model with a tendency to add to; Acoustic advances in two"):
-        build_model(config, domain, {k: jnp.asarray(v, jnp.float32) for k, v in named_values(config).items()},
-                    {"modules": {"closure": linear(1.0)}})  # fmt: skip
+        build_model(
+            config,
+            domain,
+            {k: jnp.asarray(v, jnp.float32) for k, v in named_values(config).items()},
+            {"modules": {"closure": linear(1.0)}},
+        )
 
 
 def test_what_a_module_must_return_is_told():
@@ -186,9 +209,7 @@ def test_gradients_through_a_network_do_not_depend_on_the_decomposition():
     """A network that reads its neighbours, and a number beside it."""
     config = posed({"modules.closure": {}, "physics.diffusivity": {"guess": 0.1}}, [SNAPSHOT])
     guess = {"closure": network()}
-    alone, cut = (
-        evaluated(InverseProblem(config, sizes=sizes, modules=guess)) for sizes in ({}, {"x": 2, "y": 4})
-    )  # fmt: skip
+    alone, cut = (evaluated(InverseProblem(config, sizes=sizes, modules=guess)) for sizes in ({}, {"x": 2, "y": 4}))
     for path, expected in jax.tree.leaves_with_path(alone):
         found = dict(jax.tree.leaves_with_path(cut))[path]
         # Residuals are in standard deviations, up to some hundred; sums over cells in another order.
@@ -205,8 +226,9 @@ def test_a_linear_closure_is_found(closure, tmp_path):
     truth = -0.7 if closure == "pointwise" else 0.3
     problem = InverseProblem(
         posed(observations=[{**SNAPSHOT, "deviation": 1e-9}], output={"root": str(tmp_path), "report": False}),
-        modules={"closure": of(0.1)}, true_modules={"closure": of(truth)},
-    )  # fmt: skip
+        modules={"closure": of(0.1)},
+        true_modules={"closure": of(truth)},
+    )
     found = searched(problem)
     (coefficient,) = jax.tree.leaves(found.answer.modules["closure"])
     # Noise of 1e-9 in values of order one.
@@ -221,10 +243,14 @@ def test_a_linear_closure_is_found(closure, tmp_path):
 def test_a_closure_of_a_configuration_is_a_term_of_the_equation():
     """dc/dt = -rate c of a uniform field decays exactly as the scheme does: kutta3 to third order in rate dt."""
     sections = {
-        "model": "advection_diffusion", "precision": "float64", **SMALL, "parameters": {"rate": 3.0},
-        "physics": {"diffusivity": 0.01, "velocity": [1, 0]}, "initial": {"concentration": 2},
+        "model": "advection_diffusion",
+        "precision": "float64",
+        **SMALL,
+        "parameters": {"rate": 3.0},
+        "physics": {"diffusivity": 0.01, "velocity": [1, 0]},
+        "initial": {"concentration": 2},
         "closure": {"concentration": "-rate*concentration"},
-    }  # fmt: skip
+    }
     config = validate(sections)
     assert validate(config.write()) == config
     values = {key: jnp.asarray(value) for key, value in named_values(config).items()}
@@ -237,8 +263,9 @@ def test_a_closure_of_a_configuration_is_a_term_of_the_equation():
 
 def test_fields_of_a_closure_see_each_other():
     """Only u changes, by what v is."""
-    config = validate({"model": "gray_scott", "precision": "float64", **SMALL, **CASES["gray_scott"],
-                       "closure": {"u": "v**2"}})  # fmt: skip
+    config = validate(
+        {"model": "gray_scott", "precision": "float64", **SMALL, **CASES["gray_scott"], "closure": {"u": "v**2"}}
+    )
     values = {key: jnp.asarray(value) for key, value in named_values(config).items()}
     model, params = build_model(config, sj.Domain(sj.Grid((8, 8), (0.0, 0.0), (1.0, 1.0))), values, {})
     _, plain, own, state = built("gray_scott")
@@ -282,9 +309,7 @@ def test_a_search_for_weights_goes_on_exactly_and_on_another_mesh(tmp_path):
 def test_a_network_that_does_not_begin_as_nothing_has_an_effect():
     """What the test before would not see: with other last weights the readings are others."""
     config = posed(observations=[SNAPSHOT])
-    zero, some = (
-        InverseProblem(config, sizes={}, modules={"closure": network(last=last)}) for last in (0.0, 0.1)
-    )  # fmt: skip
+    zero, some = (InverseProblem(config, sizes={}, modules={"closure": network(last=last)}) for last in (0.0, 0.1))
     (a,), (b,) = (p.readings(p.start()).values() for p in (zero, some))
     assert float(np.abs(a - b).max()) > 1e-3
 

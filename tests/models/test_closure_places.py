@@ -42,7 +42,10 @@ SECTIONS = {
     "passive_scalar": {"physics": {"viscosity": 0.01}, "initial": {**FLOW, **SCALAR}},
     "boussinesq": {
         "physics": {
-            "viscosity": 0.01, "gravity": [0, -1], "scalar_diffusivity": [0.01, 0], "scalar_expansion": [-1, 0],
+            "viscosity": 0.01,
+            "gravity": [0, -1],
+            "scalar_diffusivity": [0.01, 0],
+            "scalar_expansion": [-1, 0],
         },
         "initial": {**FLOW, "temperature": WAVE, "scalars": [OTHER, WAVE]},
     },
@@ -50,7 +53,7 @@ SECTIONS = {
     "vorticity": {"physics": {"viscosity": 0.01}, "initial": {"vorticity": "sin(2*pi*x)*sin(2*pi*y)", **FLOW}},
     "gray_scott": {"initial": {"u": WAVE, "v": OTHER}},
     "schroedinger": {"initial": {"real_part": WAVE, "imaginary_part": OTHER}},
-}  # fmt: skip
+}
 INFLOWS = {
     "incompressible": {"velocity": [0.3, 0]},
     "passive_scalar": {"velocity": [0.3, 0], "value": 0.5},
@@ -58,10 +61,17 @@ INFLOWS = {
     "compressible": {"density": 1, "velocity": [0.1, 0], "pressure": 1, "scalars": [0, 0]},
 }
 VALUES = {
-    "dirichlet": {"value": 0.5}, "neumann": {"slope": 0.3}, "no_slip": {}, "slip": {}, "outflow": {},
-    "inflow": {"value": 0.5}, "robin": {"transfer": 2, "outside": 0.5}, "open": {"pressure": 0.1},
-    "wall_model": {}, "turbulent_inflow": {"velocity": [0, 0], "fluctuation": 0, "eddy_size": 0.3, "eddy_time": 0.5},
-}  # fmt: skip
+    "dirichlet": {"value": 0.5},
+    "neumann": {"slope": 0.3},
+    "no_slip": {},
+    "slip": {},
+    "outflow": {},
+    "inflow": {"value": 0.5},
+    "robin": {"transfer": 2, "outside": 0.5},
+    "open": {"pressure": 0.1},
+    "wall_model": {},
+    "turbulent_inflow": {"velocity": [0, 0], "fluctuation": 0, "eddy_size": 0.3, "eddy_time": 0.5},
+}
 
 
 def built(name, module=None, boundaries=None, **sections):
@@ -148,9 +158,10 @@ def test_a_closure_of_single_cells_needs_no_side(name, kind):
 @pytest.mark.slow
 def test_a_term_on_a_cavity_is_one():
     model, params, state = built(
-        "incompressible", boundaries={"x": "no_slip", "y": {"lower": "no_slip", "upper": "slip"}},
+        "incompressible",
+        boundaries={"x": "no_slip", "y": {"lower": "no_slip", "upper": "slip"}},
         closure={"velocity": ["-velocity_x", "-velocity_y"]},
-    )  # fmt: skip
+    )
     for found, u in zip(added(model, params, state).velocity, state.velocity, strict=True):
         np.testing.assert_array_equal(found, -u)
 
@@ -284,9 +295,11 @@ def test_buoyancy_by_a_closure_is_of_second_order():
 @pytest.mark.slow
 def test_formulas_know_place_and_time_at_their_own_place():
     model, params, state = built(
-        "incompressible", boundaries={"x": "no_slip"}, parameters={"rate": 2.0},
+        "incompressible",
+        boundaries={"x": "no_slip"},
+        parameters={"rate": 2.0},
         closure={"velocity": ["rate*x*cos(t) + y", "x*y*t"]},
-    )  # fmt: skip
+    )
     slope = added(model, params, state, t=0.3).velocity
     centers, faces = (np.arange(8) + 0.5) / 8, np.arange(8) / 8
     # A rounding or two of values of order one.

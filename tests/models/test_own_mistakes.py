@@ -49,7 +49,7 @@ def step_of(kind, state, scheme="rk4"):
         (lambda s, p: {**s, "v": p["growth"]}, r", line \d+ of .*test_own_mistakes\.py: there is no key 'growth'"),
         (lambda s, p: {**s, "v": s["u"] @ jnp.ones(3)}, r", line \d+ of .*mistakes\.py: TypeError: dot_general"),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_tendency_is_a_sentence(answer, words, scheme):
     kind = type("Own", (Pair,), {"answer": staticmethod(answer), "__doc__": "A model of a user's own."})
     with pytest.raises(ConfigurationError, match=rf"^Own\.rhs(: )?(the )?{words}"):

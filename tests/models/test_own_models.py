@@ -42,9 +42,17 @@ class Growth(sj.CenteredModel):
 number = 1
 """
 SETTINGS = [
-    "grid.shape=[8,8]", "time.end=1", "time.output_every=0.5", "time.dt=0.05", "initial={u: '0.1 + 0.1*x'}",
-    "precision=float64", "physics.diffusivity=0", "physics.growth=2", "output.report=false", "output.animation=false",
-]  # fmt: skip
+    "grid.shape=[8,8]",
+    "time.end=1",
+    "time.output_every=0.5",
+    "time.dt=0.05",
+    "initial={u: '0.1 + 0.1*x'}",
+    "precision=float64",
+    "physics.diffusivity=0",
+    "physics.growth=2",
+    "output.report=false",
+    "output.animation=false",
+]
 
 
 @pytest.fixture
@@ -194,10 +202,13 @@ def test_a_model_derived_from_one_of_simjax_has_its_fields_and_sides(tmp_path):
     exec(BUOYANT, names)
     model = names["Buoyant"]
     settings = {
-        "grid": {"shape": [16, 16]}, "time": {"end": 0.01, "output_every": 0.01, "dt": 0.001},
-        "physics": {"viscosity": 0, "buoyancy": 2.0}, "boundaries": {"x": "periodic", "y": "slip"},
-        "precision": "float64", "output": {"root": str(tmp_path), "report": False, "animation": False},
-    }  # fmt: skip
+        "grid": {"shape": [16, 16]},
+        "time": {"end": 0.01, "output_every": 0.01, "dt": 0.001},
+        "physics": {"viscosity": 0, "buoyancy": 2.0},
+        "boundaries": {"x": "periodic", "y": "slip"},
+        "precision": "float64",
+        "output": {"root": str(tmp_path), "report": False, "animation": False},
+    }
     uniform = sj.configure(model, initial={"concentration": "1"}, **settings).run()
     assert float(abs(uniform.ds.velocity_y).max()) < 1e-14  # rounding of the projection
     wave = sj.configure(model, initial={"concentration": "1 + cos(2*pi*x)"}, **settings).run()

@@ -23,8 +23,13 @@ SHAPES = {1: (24,), 2: (16, 24), 3: (8, 12, 8)}
 COMBINATIONS = [(SHAPES[ndim], mesh) for ndim, meshes in MESHES.items() for mesh in meshes]
 COMBINATIONS += [((15, 9), {}), ((7,), {})]
 # One that cuts every axis, one that cuts the half axis alone, odd numbers of points; the rest are their neighbours.
-USUAL = [((24,), {}), ((16, 24), {"y": 8}), ((16, 24), {"x": 2, "y": 4}), ((8, 12, 8), {"x": 2, "y": 2, "z": 2}),
-         ((15, 9), {})]  # fmt: skip
+USUAL = [
+    ((24,), {}),
+    ((16, 24), {"y": 8}),
+    ((16, 24), {"x": 2, "y": 4}),
+    ((8, 12, 8), {"x": 2, "y": 2, "z": 2}),
+    ((15, 9), {}),
+]
 
 
 def layouts(combinations, usual=USUAL):

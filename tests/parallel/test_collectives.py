@@ -110,10 +110,12 @@ FIXED, COURANT = Schedule(1.0, dt=1e-3), Schedule(1.0, courant=0.5, max_steps=9)
 STEPS = {
     "transport": (("advection-2d-walls", {"x": 2, "y": 4}, "euler", FIXED), {"collective-permute": 4, "all-reduce": 1}),
     "transport, four stages": (
-        ("advection-2d-periodic", {"x": 2, "y": 4}, "rk4", FIXED), {"collective-permute": 16, "all-reduce": 1},
+        ("advection-2d-periodic", {"x": 2, "y": 4}, "rk4", FIXED),
+        {"collective-permute": 16, "all-reduce": 1},
     ),
     "transport, courant": (
-        ("advection-3d-walls", {"x": 2, "y": 2, "z": 2}, "euler", COURANT), {"collective-permute": 6, "all-reduce": 2},
+        ("advection-3d-walls", {"x": 2, "y": 2, "z": 2}, "euler", COURANT),
+        {"collective-permute": 6, "all-reduce": 2},
     ),
     # Three exchanges per stage: velocity for its tendency, with both neighbours along each axis, and for its divergence
     # with one, as the pressure for its gradient.
@@ -142,7 +144,7 @@ STEPS = {
         ("flow-2d-walls", {"ensemble": 2, "x": 2, "y": 2}, "euler", FIXED, 4),
         {"collective-permute": 8, "all-to-all": 4, "all-reduce": 1},
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("arguments, planned", STEPS.values(), ids=STEPS)

@@ -29,11 +29,30 @@ NAMES = [
 # Of the cheapest is traced in every run of the tests what they observe, with the slow ones of one of each model.
 USUAL = ("cahn_hilliard", "gray_scott", "dye")
 ONE_OF_EACH = (
-    "burgers", "viscous_burgers", "korteweg_de_vries", "kuramoto_sivashinsky", "gas", "p3m", "lennard_jones", "fluid",
-    "condensate", "allen_cahn", "swift_hohenberg", "salt_fingers", "layered_medium", "double_slit", "lens",
-    "dielectric_ball", "turbulence_2d", "turbulence_3d", "plume", "inverse_unmixing", "landau_damping", "weibel",
+    "burgers",
+    "viscous_burgers",
+    "korteweg_de_vries",
+    "kuramoto_sivashinsky",
+    "gas",
+    "p3m",
+    "lennard_jones",
+    "fluid",
+    "condensate",
+    "allen_cahn",
+    "swift_hohenberg",
+    "salt_fingers",
+    "layered_medium",
+    "double_slit",
+    "lens",
+    "dielectric_ball",
+    "turbulence_2d",
+    "turbulence_3d",
+    "plume",
+    "inverse_unmixing",
+    "landau_damping",
+    "weibel",
     "taylor_green_sph",
-)  # fmt: skip
+)
 
 
 def every(usual):

@@ -76,23 +76,61 @@ EXPLICIT = [(case, layout) for case, layout in COMBINATIONS if case.name.startsw
 # rest is with the slow ones, but of gases and implicit transport in 3-D and in an atmosphere, and of what a stretched
 # grid has as well.
 DEAR = (
-    "gas-1d-atmosphere", "gas-2d-walls", "acoustic-2d", "particles-water-2d", "particles-plasma-2d",
-    "particles-stars-2d", "particles-liquid-2d", "passive-scalar-2d-walls", "spectral-vorticity-2d",
-    "semilinear-gray-scott-2d", "transport-2d-implicit", "maxwell-2d", "burgers-1d-weno5",
-    "particles-radiating-plasma-2d", "transport-2d-stretched-implicit", "burgers-2d-stretched",
-    "acoustic-2d-stretched", "maxwell-2d-stretched", "gas-1d-stretched", "gas-2d-axisymmetric",
-    "stretched-advection-2d", "boussinesq-2d-walls", "flow-2d-open", "axisymmetric-advection-2d",
-    "transport-2d-axisymmetric", "acoustic-2d-axisymmetric", "maxwell-2d-axisymmetric", "passive-scalar-2d-eddies",
-    "flow-2d-axisymmetric", "flow-2d-moving-solid", "flow-2d-outflow", "transport-2d-stretched",
-    "flow-2d-central4", "flow-2d-upwind", "flow-2d-dynamic", "flow-2d-implicit",
-    "passive-scalar-2d-solid", "boussinesq-2d-moving-solid", "flow-2d-free-body", "boussinesq-2d-scalars",
-    "flow-2d-solid", "flow-2d-stretched", "declared-kuramoto_sivashinsky", "declared-swift_hohenberg",
-    "declared-viscous_burgers", "declared-cahn_hilliard",
-)  # fmt: skip
-LONG = (
-    "gas-3d-periodic", "transport-3d-implicit", "gas-1d-atmosphere", "maxwell-2d", "acoustic-2d",
+    "gas-1d-atmosphere",
+    "gas-2d-walls",
+    "acoustic-2d",
+    "particles-water-2d",
+    "particles-plasma-2d",
+    "particles-stars-2d",
+    "particles-liquid-2d",
+    "passive-scalar-2d-walls",
+    "spectral-vorticity-2d",
+    "semilinear-gray-scott-2d",
     "transport-2d-implicit",
-)  # fmt: skip
+    "maxwell-2d",
+    "burgers-1d-weno5",
+    "particles-radiating-plasma-2d",
+    "transport-2d-stretched-implicit",
+    "burgers-2d-stretched",
+    "acoustic-2d-stretched",
+    "maxwell-2d-stretched",
+    "gas-1d-stretched",
+    "gas-2d-axisymmetric",
+    "stretched-advection-2d",
+    "boussinesq-2d-walls",
+    "flow-2d-open",
+    "axisymmetric-advection-2d",
+    "transport-2d-axisymmetric",
+    "acoustic-2d-axisymmetric",
+    "maxwell-2d-axisymmetric",
+    "passive-scalar-2d-eddies",
+    "flow-2d-axisymmetric",
+    "flow-2d-moving-solid",
+    "flow-2d-outflow",
+    "transport-2d-stretched",
+    "flow-2d-central4",
+    "flow-2d-upwind",
+    "flow-2d-dynamic",
+    "flow-2d-implicit",
+    "passive-scalar-2d-solid",
+    "boussinesq-2d-moving-solid",
+    "flow-2d-free-body",
+    "boussinesq-2d-scalars",
+    "flow-2d-solid",
+    "flow-2d-stretched",
+    "declared-kuramoto_sivashinsky",
+    "declared-swift_hohenberg",
+    "declared-viscous_burgers",
+    "declared-cahn_hilliard",
+)
+LONG = (
+    "gas-3d-periodic",
+    "transport-3d-implicit",
+    "gas-1d-atmosphere",
+    "maxwell-2d",
+    "acoustic-2d",
+    "transport-2d-implicit",
+)
 
 
 def marked(case, usual):
@@ -378,9 +416,11 @@ def forward(case, domain, mesh, **options):
     """Final concentration of a run without gradients."""
     state_specs, params_specs = specs_of(case, domain)
     run = distribute(
-        lambda params, state: case.runner(domain)(params, state)[1].concentration, mesh,
-        in_specs=(params_specs, state_specs), out_specs=domain.spec(),
-    )  # fmt: skip
+        lambda params, state: case.runner(domain)(params, state)[1].concentration,
+        mesh,
+        in_specs=(params_specs, state_specs),
+        out_specs=domain.spec(),
+    )
     return jax.jit(run, **options)(case.params(), undecomposed(case)[1])
 
 

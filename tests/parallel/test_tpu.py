@@ -113,12 +113,13 @@ def compiled(program, *arguments):
     """What a process of its own prints, in which no TPU is looked for."""
     environment = {
         **{key: value for key, value in os.environ.items() if key != "XLA_FLAGS"},
-        "JAX_PLATFORMS": "cpu", "TPU_SKIP_MDS_QUERY": "1", "TPU_WORKER_HOSTNAMES": "localhost",
-        "TPU_ACCELERATOR_TYPE": "v5litepod-16", "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
-    }  # fmt: skip
-    done = subprocess.run(
-        [sys.executable, "-c", program, *arguments], env=environment, capture_output=True, text=True
-    )  # fmt: skip
+        "JAX_PLATFORMS": "cpu",
+        "TPU_SKIP_MDS_QUERY": "1",
+        "TPU_WORKER_HOSTNAMES": "localhost",
+        "TPU_ACCELERATOR_TYPE": "v5litepod-16",
+        "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+    }
+    done = subprocess.run([sys.executable, "-c", program, *arguments], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
 

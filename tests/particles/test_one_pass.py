@@ -159,8 +159,9 @@ def test_particles_move_to_the_same_slots(name):
     image = jnp.zeros(within.shape, jnp.int32)
     looped, at_once = on_both(
         lambda within, values: rebin(cells, within + jnp.where(ids[None] >= 0, push, 0), image, ids, values),
-        within, values,
-    )  # fmt: skip
+        within,
+        values,
+    )
     for one, other in zip(jax.tree.leaves(looped), jax.tree.leaves(at_once), strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -209,9 +210,11 @@ def traced(name, *, listed):
         return [
             list(operations(jax.make_jaxpr(function)(*arguments).jaxpr))
             for function, arguments in (
-                (made, (within,)), (sums, (within, params, neighbours)), (derivative, (within, params, neighbours)),
+                (made, (within,)),
+                (sums, (within, params, neighbours)),
+                (derivative, (within, params, neighbours)),
             )
-        ]  # fmt: skip
+        ]
 
 
 @pytest.mark.parametrize("listed", [True, False], ids=["list", "cells"])

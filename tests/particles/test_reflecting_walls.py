@@ -149,7 +149,10 @@ def test_mistakes_are_refused():
     with pytest.raises(ConfigurationError, match="write a dynamics at constant volume"):
         Box(ShiftedForce(), StochasticCellRescaling(), 1, 0.01)
     liquid = {
-        "model": "molecular_dynamics", "physics": {"walls": "reflecting"}, "box": {"upper": [8.0, 8.0]},
-        "particles": {"count": 16}, "time": {"end": 1.0, "output_every": 0.1, "dt": 0.005},
-    }  # fmt: skip
+        "model": "molecular_dynamics",
+        "physics": {"walls": "reflecting"},
+        "box": {"upper": [8.0, 8.0]},
+        "particles": {"count": 16},
+        "time": {"end": 1.0, "output_every": 0.1, "dt": 0.005},
+    }
     assert "write box.periodic with false for it" in refusal(liquid)

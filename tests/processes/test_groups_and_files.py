@@ -42,21 +42,41 @@ for overrides, ends, resume in json.loads(sys.argv[1]):
 """
 FEW = ["precision=float64", "output.report=false", "output.animation=false"]
 DYE = [
-    "experiment=dye", "grid.shape=[16,16]", "time.dt=0.001", "time.courant=null", "time.end=0.04",
-    "time.output_every=0.01", "exact=null", *FEW,
-]  # fmt: skip
+    "experiment=dye",
+    "grid.shape=[16,16]",
+    "time.dt=0.001",
+    "time.courant=null",
+    "time.end=0.04",
+    "time.output_every=0.01",
+    "exact=null",
+    *FEW,
+]
 SWEEP = [
-    *DYE, "initial={concentration: 'sin(2*pi*x)*cos(2*pi*y)'}", "ensemble.size=6", "ensemble.group=4",
-    "+ensemble.vary.physics.diffusivity={uniform:[0.001,0.01]}", "ensemble.statistics=[variance,min,max]",
+    *DYE,
+    "initial={concentration: 'sin(2*pi*x)*cos(2*pi*y)'}",
+    "ensemble.size=6",
+    "ensemble.group=4",
+    "+ensemble.vary.physics.diffusivity={uniform:[0.001,0.01]}",
+    "ensemble.statistics=[variance,min,max]",
     "checkpoint.every_frames=1",
-]  # fmt: skip
+]
 # A wind that rises in time passes the limit of the step for one member, and not with half of it.
 WIND = [
-    "experiment=fluid", "grid.shape=[8,8]", "time.dt=0.02", "time.courant=null", "time.end=1.2",
-    "time.output_every=0.2", "parameters={push: 1.0}", "forcing={velocity: ['push*sin(2*pi*y)', '0']}",
-    "ensemble.size=4", "+ensemble.vary.parameters.push={values:[1,25,2,3]}", "ensemble.retry=true",
-    "ensemble.group=2", "ensemble.statistics=[mean]", *FEW,
-]  # fmt: skip
+    "experiment=fluid",
+    "grid.shape=[8,8]",
+    "time.dt=0.02",
+    "time.courant=null",
+    "time.end=1.2",
+    "time.output_every=0.2",
+    "parameters={push: 1.0}",
+    "forcing={velocity: ['push*sin(2*pi*y)', '0']}",
+    "ensemble.size=4",
+    "+ensemble.vary.parameters.push={values:[1,25,2,3]}",
+    "ensemble.retry=true",
+    "ensemble.group=2",
+    "ensemble.statistics=[mean]",
+    *FEW,
+]
 
 
 def write_fields(path):

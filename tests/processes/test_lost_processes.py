@@ -16,10 +16,17 @@ import simjax as sj
 
 # The model that compiles soonest; its devices wait for their neighbours at every step.
 DYE = [
-    "experiment=dye", "grid.shape=[32,32]", "time.end=6.0", "time.output_every=0.05", "time.dt=0.001",
-    "time.courant=null", "precision=float64", "checkpoint.every_frames=3", "output.animation=false",
+    "experiment=dye",
+    "grid.shape=[32,32]",
+    "time.end=6.0",
+    "time.output_every=0.05",
+    "time.dt=0.001",
+    "time.courant=null",
+    "precision=float64",
+    "checkpoint.every_frames=3",
+    "output.animation=false",
     "output.report=false",
-]  # fmt: skip
+]
 
 
 def lines(folder):
@@ -87,9 +94,11 @@ def test_a_run_goes_on_after_signals_kills_and_standstills_on_other_processes(tm
     with sj.open_run(folder) as dataset:
         assert dataset.sizes["time"] > 1  # what was committed is there
     done = subprocess.run(
-        [sys.executable, "-m", "simjax.run", f"resume={folder}", *MESHES[8], "time.end=6.0"], env=environment(8),
-        capture_output=True, text=True,
-    )  # fmt: skip
+        [sys.executable, "-m", "simjax.run", f"resume={folder}", *MESHES[8], "time.end=6.0"],
+        env=environment(8),
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     assert sj.check_files(folder) == []
     with sj.open_run(folder) as dataset:

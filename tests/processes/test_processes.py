@@ -97,9 +97,14 @@ def test_a_prepared_process_ends_as_one_that_begins_from_nothing(tmp_path):
 
 
 FLOW = [
-    "experiment=fluid", "grid.shape=[16,16]", "time.end=0.05", "time.output_every=0.05", "precision=float64",
-    "output.report=false", "output.animation=false",
-]  # fmt: skip
+    "experiment=fluid",
+    "grid.shape=[16,16]",
+    "time.end=0.05",
+    "time.output_every=0.05",
+    "precision=float64",
+    "output.report=false",
+    "output.animation=false",
+]
 
 
 @pytest.mark.slow
@@ -124,9 +129,13 @@ def test_a_refusal_is_told_once(tmp_path):
 @pytest.mark.slow
 def test_a_search_of_two_processes_finds_what_one_finds(tmp_path):
     problem = [
-        "experiment=inverse_source", "grid.shape=[16,16]", "time.end=0.2", "inverse.solver.iterations=2",
-        f"output.root={tmp_path}", "output.report=false",
-    ]  # fmt: skip
+        "experiment=inverse_source",
+        "grid.shape=[16,16]",
+        "time.end=0.2",
+        "inverse.solver.iterations=2",
+        f"output.root={tmp_path}",
+        "output.report=false",
+    ]
     # More than two minutes on two idle cores, which another worker of the tests may use too.
     outputs(start_run([*problem, "mesh.x=2", "mesh.y=2", "output.folder=two"]), timeout=600)
     outputs([PreparedProcess([sys.executable, "-m", "simjax.run", *problem, "output.folder=one"], environment(1))])

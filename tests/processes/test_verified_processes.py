@@ -49,11 +49,17 @@ def test_a_bit_that_flips_on_one_of_two_processes_is_undone_by_both(tmp_path):
     script = tmp_path / "flipping.py"
     script.write_text(FLIPPING)
     flow = [
-        "experiment=fluid", "grid.shape=[16,16]", "time={end: 0.2, output_every: 0.05, dt: 0.01}", "mesh={x: 2, y: 2}",
-        "output.report=false", "output.animation=false", f"output.root={tmp_path}",
-    ]  # fmt: skip
-    told = outputs(start([sys.executable, str(script), *flow, "verify={every: 1}",
-                          "output.folder=struck"], 2, free_port()))  # fmt: skip
+        "experiment=fluid",
+        "grid.shape=[16,16]",
+        "time={end: 0.2, output_every: 0.05, dt: 0.01}",
+        "mesh={x: 2, y: 2}",
+        "output.report=false",
+        "output.animation=false",
+        f"output.root={tmp_path}",
+    ]
+    told = outputs(
+        start([sys.executable, str(script), *flow, "verify={every: 1}", "output.folder=struck"], 2, free_port())
+    )
     assert any("computed twice, differ in" in text and "going back" in text for text in told)
     outputs(start([sys.executable, "-m", "simjax.run", *flow, "output.folder=plain"], 2, free_port()))
     struck, plain = (sj.open_run(tmp_path / name) for name in ("struck", "plain"))

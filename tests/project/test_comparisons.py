@@ -123,7 +123,10 @@ def test_an_unknown_name_is_one_sentence(capsys):
 
 
 def test_the_list_needs_no_jax():
-    command = [sys.executable, "-c", "import sys; from benchmarks.__main__ import main; main(['--list']); "
-               "sys.exit('jax' in sys.modules)"]  # fmt: skip
+    command = [
+        sys.executable,
+        "-c",
+        "import sys; from benchmarks.__main__ import main; main(['--list']); sys.exit('jax' in sys.modules)",
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0 and [line.split()[0] for line in done.stdout.splitlines()] == [*COMPARISONS, "scaling"]

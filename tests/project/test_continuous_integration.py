@@ -77,7 +77,8 @@ def test_parts_are_told_with_their_seconds(tmp_path):
     """The functions of the script, of two parts the second of which fails."""
     functions = RUN[RUN.index('table=""') : RUN.index('part "clean copies"')]
     program = f'set -eu\n{functions}\npart "one"\nsleep 1.1\npart "two"\nfalse\n'
-    ended = subprocess.run(["bash", "-c", program], env={"TMPDIR": str(tmp_path), "PATH": "/usr/bin:/bin"},
-                           capture_output=True, text=True)  # fmt: skip
+    ended = subprocess.run(
+        ["bash", "-c", program], env={"TMPDIR": str(tmp_path), "PATH": "/usr/bin:/bin"}, capture_output=True, text=True
+    )
     assert ended.returncode == 1 and [*tmp_path.iterdir()] == []
     assert re.search(r"\n +[1-9]\d* s  one\n +\d+ s  two\n +[1-9]\d* s  in all\n$", ended.stdout)

@@ -118,11 +118,12 @@ def test_ratios_are_to_the_row_of_simjax():
         {
             "trial": False,
             "rows": [
-                {**alike, "by": "another", "ms": 3.0}, {**alike, "by": "simjax, XLA", "ms": 2.0},
+                {**alike, "by": "another", "ms": 3.0},
+                {**alike, "by": "simjax, XLA", "ms": 2.0},
                 {**alike, "by": "absent", "failed": "it is | not here"},
             ],
         }
-    )  # fmt: skip
+    )
     assert found.splitlines()[2:] == [
         "| steps | simjax, XLA | 2.00 |  |",
         "| steps | another | 3.00 | **1.5** |",
@@ -140,12 +141,16 @@ def ran(pid, tid, name, microseconds, operation=""):
 
 def test_launches_of_a_gpu_are_what_ran_on_its_streams():
     events = [
-        named("process_name", 1, "/device:GPU:0"), named("thread_name", 1, "Stream #14(Compute)", 3),
-        named("thread_name", 1, "XLA Ops", 4), named("process_name", 2, "/host:CPU"),
+        named("process_name", 1, "/device:GPU:0"),
+        named("thread_name", 1, "Stream #14(Compute)", 3),
+        named("thread_name", 1, "XLA Ops", 4),
+        named("process_name", 2, "/host:CPU"),
         named("thread_name", 2, "Stream", 3),
-        *(ran(1, 3, "vector_fft", 40, "fft.1") for _ in range(4)), ran(1, 3, "MemcpyD2D", 100),
-        ran(1, 4, "fft.1", 160, "fft.1"), ran(2, 3, "launch", 1e6, "fft.1"),
-    ]  # fmt: skip
+        *(ran(1, 3, "vector_fft", 40, "fft.1") for _ in range(4)),
+        ran(1, 3, "MemcpyD2D", 100),
+        ran(1, 4, "fft.1", 160, "fft.1"),
+        ran(2, 3, "launch", 1e6, "fft.1"),
+    ]
     found = dearest(events, 2)
     assert (found["traced_launches"], found["traced_ms"]) == (2.5, 0.13)
     assert found["dearest"][0] == {"kernel": "vector_fft", "operation": "fft.1", "launches": 2.0, "ms": 0.08}

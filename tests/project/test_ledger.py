@@ -69,9 +69,15 @@ def test_a_group_of_flows_is_about_flows_and_what_it_imports():
 def checkout(tmp_path):
     """A small checkout with two folders of sources and tests, and a ledger in which all groups have passed."""
     texts = {
-        "simjax/a/one.py": "", "simjax/a/b/two.py": "", "simjax/c.py": "", "tests/a/test_a.py": "import helper",
-        "tests/a/b/test_b.py": "", "tests/support/helper.py": "", "tests/reference/ledger.json": "", "docs/a.md": "",
-    }  # fmt: skip
+        "simjax/a/one.py": "",
+        "simjax/a/b/two.py": "",
+        "simjax/c.py": "",
+        "tests/a/test_a.py": "import helper",
+        "tests/a/b/test_b.py": "",
+        "tests/support/helper.py": "",
+        "tests/reference/ledger.json": "",
+        "docs/a.md": "",
+    }
     for name, text in texts.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)

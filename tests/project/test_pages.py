@@ -103,8 +103,9 @@ def small(line):
     given = {word.partition("=")[0] for word in words if "=" in word}
     added = [few for few in shlex.split(size) if few.partition("=")[0] not in given or few.startswith(("grid", "time"))]
     return [word for word in words if word.partition("=")[0] not in {few.partition("=")[0] for few in added}] + [
-        *added, *shlex.split(FEW)
-    ]  # fmt: skip
+        *added,
+        *shlex.split(FEW),
+    ]
 
 
 def lines(text):

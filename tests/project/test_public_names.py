@@ -25,9 +25,12 @@ from simjax.models.registry import MODELS
 from simjax.schema.numbers import number_values
 
 PARTICLES = {
-    "molecular_dynamics": "MolecularDynamics", "gravity": "Gravity", "electrostatic_pic": "ElectrostaticPlasma",
-    "electromagnetic_pic": "ElectromagneticPlasma", "sph": "WeaklyCompressibleSPH",
-}  # fmt: skip
+    "molecular_dynamics": "MolecularDynamics",
+    "gravity": "Gravity",
+    "electrostatic_pic": "ElectrostaticPlasma",
+    "electromagnetic_pic": "ElectromagneticPlasma",
+    "sph": "WeaklyCompressibleSPH",
+}
 # Models without an experiment of their own, by one that has all they need.
 OTHERS = {
     "acoustic": ["initial={pressure: x}", "time.dt=0.1"],
@@ -131,11 +134,15 @@ SIDES = {
 }
 FLOWS = {
     "periodic": (lambda x, y: jnp.sin(2 * jnp.pi * x + y * 0), lambda x, y: jnp.cos(2 * jnp.pi * (x + y))),
-    "walls": (lambda x, y: jnp.sin(jnp.pi * x) * jnp.sin(jnp.pi * y / 2),
-              lambda x, y: jnp.sin(jnp.pi * y) * jnp.sin(jnp.pi * x / 2)),
-    "channel": (lambda x, y: y + jnp.sin(jnp.pi * y) * jnp.sin(2 * jnp.pi * x),
-                lambda x, y: jnp.sin(jnp.pi * y) * jnp.cos(2 * jnp.pi * x)),
-}  # fmt: skip
+    "walls": (
+        lambda x, y: jnp.sin(jnp.pi * x) * jnp.sin(jnp.pi * y / 2),
+        lambda x, y: jnp.sin(jnp.pi * y) * jnp.sin(jnp.pi * x / 2),
+    ),
+    "channel": (
+        lambda x, y: y + jnp.sin(jnp.pi * y) * jnp.sin(2 * jnp.pi * x),
+        lambda x, y: jnp.sin(jnp.pi * y) * jnp.cos(2 * jnp.pi * x),
+    ),
+}
 
 
 @pytest.mark.parametrize("name", SIDES)
@@ -151,8 +158,12 @@ def test_collocation_is_of_second_order_both_ways(name):
 
         faces, centers = at((0.0, 0.5), (0.5, 0.0)), at((0.5, 0.5), (0.5, 0.5))
         to_centers, to_faces = sj.velocity_at_centers(model, faces), sj.velocity_on_faces(model, centers)
-        errors.append([max(float(jnp.abs(a - b).max()) for a, b in zip(found, exact, strict=True))
-                       for found, exact in ((to_centers, centers), (to_faces, faces))])  # fmt: skip
+        errors.append(
+            [
+                max(float(jnp.abs(a - b).max()) for a, b in zip(found, exact, strict=True))
+                for found, exact in ((to_centers, centers), (to_faces, faces))
+            ]
+        )
     # Half the spacing, a quarter of the error; the largest error is at places that move with the grid.
     ratio = np.divide(*errors)
     assert np.all(ratio > 3.5), ratio
@@ -195,9 +206,10 @@ ON_GRID = {
 
 # Axes and options where they are not two and none.
 MAKING = {
-    "SpectralVelocity": (3, {}), "KuramotoSivashinsky": (2, {"integral": True}),
+    "SpectralVelocity": (3, {}),
+    "KuramotoSivashinsky": (2, {"integral": True}),
     "Maxwell": (2, {"polarisation": "tm"}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", [*ON_GRID, "Maxwell"])
@@ -222,12 +234,17 @@ def test_sides_are_checked_when_a_model_is_made(name):
 @pytest.mark.parametrize(
     ("name", "side"),
     [
-        ("Incompressible", sj.GasOutflow()), ("Incompressible", sj.ScalarSide(sj.Neumann())),
-        ("PassiveScalar", sj.GasOutflow()), ("AdvectionDiffusion", sj.GasInflow(1.0, 1.0)),
-        ("Burgers", sj.AbsorbingSide()), ("Transport", sj.FreeSurface()), ("Compressible", sj.ScalarSide(sj.Neumann())),
-        ("Acoustic", sj.NoSlipWall()), ("Vorticity", sj.SlipWall()),
+        ("Incompressible", sj.GasOutflow()),
+        ("Incompressible", sj.ScalarSide(sj.Neumann())),
+        ("PassiveScalar", sj.GasOutflow()),
+        ("AdvectionDiffusion", sj.GasInflow(1.0, 1.0)),
+        ("Burgers", sj.AbsorbingSide()),
+        ("Transport", sj.FreeSurface()),
+        ("Compressible", sj.ScalarSide(sj.Neumann())),
+        ("Acoustic", sj.NoSlipWall()),
+        ("Vorticity", sj.SlipWall()),
     ],
-)  # fmt: skip
+)
 def test_sides_that_a_model_cannot_take_are_refused(name, side):
     domain = sj.Domain(sj.Grid((8, 8), (0.0, 0.0), (1.0, 1.0)))
     with pytest.raises(ConfigurationError, match="boundaries.y"):
@@ -244,18 +261,26 @@ def test_a_wall_has_one_velocity_per_axis():
 @pytest.mark.parametrize(
     ("name", "numbers", "wrong"),
     [
-        ("Incompressible", (0.1, 0.0), (-0.1, 0.0)), ("Incompressible", (0.0, 0.0), (0.1, -1.0)),
-        ("PassiveScalar", (0.1, 0.0, 0.1), (0.1, 0.0, -0.1)), ("AdvectionDiffusion", (0.1, (1.0,)), (-0.1, (1.0,))),
-        ("Burgers", (0.0,), (np.nan,)), ("Compressible", (1.4,), (1.0,)), ("Compressible", (1.4, 0.1), (1.4, -0.1)),
-        ("Vorticity", (0.1, 0.0), (-0.1, 0.0)), ("Acoustic", (1.0, 1.0), (1.0, 0.0)),
-        ("Acoustic", (1.0, 1.0), (-1.0, 1.0)), ("Maxwell", (1.0, 1.0), (0.0, 1.0)),
-        ("Maxwell", (1.0, 1.0, 0.0), (1.0, 1.0, -0.1)), ("Transport", ((), 0.0), ((), -0.1)),
+        ("Incompressible", (0.1, 0.0), (-0.1, 0.0)),
+        ("Incompressible", (0.0, 0.0), (0.1, -1.0)),
+        ("PassiveScalar", (0.1, 0.0, 0.1), (0.1, 0.0, -0.1)),
+        ("AdvectionDiffusion", (0.1, (1.0,)), (-0.1, (1.0,))),
+        ("Burgers", (0.0,), (np.nan,)),
+        ("Compressible", (1.4,), (1.0,)),
+        ("Compressible", (1.4, 0.1), (1.4, -0.1)),
+        ("Vorticity", (0.1, 0.0), (-0.1, 0.0)),
+        ("Acoustic", (1.0, 1.0), (1.0, 0.0)),
+        ("Acoustic", (1.0, 1.0), (-1.0, 1.0)),
+        ("Maxwell", (1.0, 1.0), (0.0, 1.0)),
+        ("Maxwell", (1.0, 1.0, 0.0), (1.0, 1.0, -0.1)),
+        ("Transport", ((), 0.0), ((), -0.1)),
         ("MolecularDynamics", ((), np.ones(2)), ((), np.array([1.0, 0.0]))),
         ("WeaklyCompressibleSPH", (1.0, 10.0, 0.0, 0.0, 0.0, 0.0), (1.0, 0.0, 0.0, 0.0, 0.0, 0.0)),
         ("WeaklyCompressibleSPH", (1.0, 10.0, 0.0, 0.0, 0.0, 0.0), (1.0, 10.0, 0.0, 0.0, 0.0, -0.1)),
-        ("Gravity", (1.0, 0.0), (1.0, -0.1)), ("ElectrostaticPlasma", (-1.0, 1.0, 1.0), (-1.0, 0.0, 1.0)),
+        ("Gravity", (1.0, 0.0), (1.0, -0.1)),
+        ("ElectrostaticPlasma", (-1.0, 1.0, 1.0), (-1.0, 0.0, 1.0)),
     ],
-)  # fmt: skip
+)
 def test_numbers_are_checked_where_they_are_known(name, numbers, wrong):
     params = getattr(sj, name).Params
     params(*numbers)
@@ -268,10 +293,13 @@ def test_numbers_are_checked_where_they_are_known(name, numbers, wrong):
 @pytest.mark.parametrize(
     ("name", "key", "wrong"),
     [
-        ("Transport", "scheme", "weno7"), ("PassiveScalar", "scheme", "weno7"), ("Acoustic", "order", 3),
-        ("AdvectionDiffusion", "scheme", "weno5"), ("Maxwell", "order", 6),
+        ("Transport", "scheme", "weno7"),
+        ("PassiveScalar", "scheme", "weno7"),
+        ("Acoustic", "order", 3),
+        ("AdvectionDiffusion", "scheme", "weno5"),
+        ("Maxwell", "order", 6),
     ],
-)  # fmt: skip
+)
 def test_choices_are_checked_by_constructors(name, key, wrong):
     domain = sj.Domain(sj.Grid((16, 16), (0.0, 0.0), (1.0, 1.0)))
     with pytest.raises(ConfigurationError, match=rf"{name}.{key}={wrong!r}: expected one of "):

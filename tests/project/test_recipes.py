@@ -21,10 +21,17 @@ LAUNCH = ROOT / "conf" / "launch"
 SCRIPTS = sorted(LAUNCH.glob("*.sh"))
 JOBSET = LAUNCH / "kubernetes-jobset.yml"
 GIVEN = {
-    "SLURM_JOB_ID": "17", "TPU": "slice", "ZONE": "zone", "CLUSTER": "cluster", "PROJECT": "project", "IMAGE": "image",
-    "OMPI_COMM_WORLD_SIZE": "8", "OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_LOCAL_RANK": "3",
+    "SLURM_JOB_ID": "17",
+    "TPU": "slice",
+    "ZONE": "zone",
+    "CLUSTER": "cluster",
+    "PROJECT": "project",
+    "IMAGE": "image",
+    "OMPI_COMM_WORLD_SIZE": "8",
+    "OMPI_COMM_WORLD_RANK": "3",
+    "OMPI_COMM_WORLD_LOCAL_RANK": "3",
     "JOB_COMPLETION_INDEX": "1",
-}  # fmt: skip
+}
 # Each does what its launcher does with the command that it is given: the words after the options, or one option.
 WORDS = 'while [ "$#" -gt 0 ] && [ "$1" != python ] && [ "$1" != sh ]; do shift; done\nexec "$@"\n'
 OPTION = 'for word in "$@"; do case "$word" in --command=*) exec sh -c "${word#--command=}";; esac; done\nexit 1\n'
@@ -158,17 +165,26 @@ SMALL = "time.end=1 time.output_every=0.02 output.animation=false output.report=
 def test_the_slurm_script_stops_at_usr1_is_requeued_and_goes_on(tmp_path):
     python = f'exec {sys.executable} "$@"\n'
     environment = stand_in(tmp_path, srun=SRUN, python=python, scontrol='echo "$@" >> requeued\n') | {
-        "SMALL": SMALL, "SCRATCH": str(tmp_path), "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu",
-        "JAX_NUM_CPU_DEVICES": "4", "XLA_FLAGS": "", "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "cache"),
+        "SMALL": SMALL,
+        "SCRATCH": str(tmp_path),
+        "PYTHONPATH": str(ROOT),
+        "JAX_PLATFORMS": "cpu",
+        "JAX_NUM_CPU_DEVICES": "4",
+        "XLA_FLAGS": "",
+        "JAX_COMPILATION_CACHE_DIR": str(tmp_path / "cache"),
         "JAX_ENABLE_COMPILATION_CACHE": "true",
-    }  # fmt: skip
+    }
     runs = tmp_path / "simjax" / GIVEN["SLURM_JOB_ID"] / "fluid"
 
     def submit():
         return subprocess.Popen(
-            ["bash", LAUNCH / "slurm.sh"], cwd=tmp_path, env=environment, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
+            ["bash", LAUNCH / "slurm.sh"],
+            cwd=tmp_path,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
 
     script = submit()
     while script.poll() is None and not list(runs.glob("*/metrics.jsonl")):

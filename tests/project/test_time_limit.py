@@ -14,10 +14,24 @@ HANGS = "import time\ndef test_it(): wait_for_nothing()\ndef wait_for_nothing():
 def test_a_test_that_hangs_ends_with_its_stacks(tmp_path, processes):
     (tmp_path / "test_hanging.py").write_text(HANGS)
     command = [
-        sys.executable, "-m", "pytest", "-c", ROOT / "pyproject.toml", "--rootdir", tmp_path, "-o", "addopts=",
-        "-n", str(processes), "--max-worker-restart=0", "-p", "no:cacheprovider", "-o", "faulthandler_timeout=1",
+        sys.executable,
+        "-m",
+        "pytest",
+        "-c",
+        ROOT / "pyproject.toml",
+        "--rootdir",
         tmp_path,
-    ]  # fmt: skip
+        "-o",
+        "addopts=",
+        "-n",
+        str(processes),
+        "--max-worker-restart=0",
+        "-p",
+        "no:cacheprovider",
+        "-o",
+        "faulthandler_timeout=1",
+        tmp_path,
+    ]
     own = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     ended = subprocess.run(command, cwd=tmp_path, env=own, capture_output=True, text=True, timeout=100)
     assert ended.returncode != 0 and "Timeout" in ended.stderr and "in wait_for_nothing" in ended.stderr

@@ -13,12 +13,26 @@ DAY = 86400.0
 @pytest.mark.parametrize(
     ("largest", "units", "shown"),
     [
-        (10 * DAY, "s", "days"), (2 * DAY, "s", "h"), (3600, "s", "min"), (20.0, "s", "s"), (0.2, "s", "s"),
-        (4e-3, "s", "ms"), (5e-6, "s", "µs"), (3e-9, "s", "ns"), (5 * 365.25 * DAY, "s", "years"), (0.0, "s", "s"),
-        (4e5, "m", "km"), (999.0, "m", "m"), (1.0, "m", "m"), (5e-3, "m", "mm"), (2e-6, "m", "µm"),
-        (1e9, "1", "1"), (1e9, "m s-1", "m s-1"), (float("nan"), "s", "s"),
+        (10 * DAY, "s", "days"),
+        (2 * DAY, "s", "h"),
+        (3600, "s", "min"),
+        (20.0, "s", "s"),
+        (0.2, "s", "s"),
+        (4e-3, "s", "ms"),
+        (5e-6, "s", "µs"),
+        (3e-9, "s", "ns"),
+        (5 * 365.25 * DAY, "s", "years"),
+        (0.0, "s", "s"),
+        (4e5, "m", "km"),
+        (999.0, "m", "m"),
+        (1.0, "m", "m"),
+        (5e-3, "m", "mm"),
+        (2e-6, "m", "µm"),
+        (1e9, "1", "1"),
+        (1e9, "m s-1", "m s-1"),
+        (float("nan"), "s", "s"),
     ],
-)  # fmt: skip
+)
 def test_units_suit_the_numbers(largest, units, shown):
     name, factor = readable_units(largest, units)
     assert name == shown

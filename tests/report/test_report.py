@@ -80,12 +80,26 @@ def written(folder, dataset, report) -> str:
 def test_the_report_holds_what_it_promises(tmp_path):
     page = Page(written(tmp_path, flows.taylor_green(16, 3), full_report()))
     for text in (
-        "Shear layer", "Divergence", "1.3e-13", "below 1e-12", "✓ passed", "Momentum", "✗ failed",
-        "1 of 2 checks failed", "python -m simjax.run +experiment=shear_layer",
+        "Shear layer",
+        "Divergence",
+        "1.3e-13",
+        "below 1e-12",
+        "✓ passed",
+        "Momentum",
+        "✗ failed",
+        "1 of 2 checks failed",
+        "python -m simjax.run +experiment=shear_layer",
         "resume=outputs/shear_layer/1",
-        "sj.open_run(", "xr.open_dataset(", "paraview ", "fields.h5", "0.10.2", "12 s", "52.0 Mcells/s",
-        "Kinetic energy", "16 × 16 cells, 3 frames",
-    ):  # fmt: skip
+        "sj.open_run(",
+        "xr.open_dataset(",
+        "paraview ",
+        "fields.h5",
+        "0.10.2",
+        "12 s",
+        "52.0 Mcells/s",
+        "Kinetic energy",
+        "16 × 16 cells, 3 frames",
+    ):
         assert text in page.text
     assert page.tags.count("img") == 2
     assert page.tags.count("svg") == 4

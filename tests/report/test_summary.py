@@ -209,14 +209,22 @@ def test_ticks_are_told_apart():
     ("shown", "expected"),
     [
         (number(0.00125), "0.00125"),
-        (number(-2.5e-7), "−2.5×10⁻⁷"), (number(1e-4), "10⁻⁴"), (number(12345.678), "12346"),
-        (number(float("nan")), "not a number"), (pretty_units("m2 s-1"), "m² s⁻¹"), (pretty_units("1"), ""),
-        (metric(5.236e7, "cells/s"), "52.4 Mcells/s"), (metric(999.96e3), "1.00 M"),
+        (number(-2.5e-7), "−2.5×10⁻⁷"),
+        (number(1e-4), "10⁻⁴"),
+        (number(12345.678), "12346"),
+        (number(float("nan")), "not a number"),
+        (pretty_units("m2 s-1"), "m² s⁻¹"),
+        (pretty_units("1"), ""),
+        (metric(5.236e7, "cells/s"), "52.4 Mcells/s"),
+        (metric(999.96e3), "1.00 M"),
         (metric(12, "B"), "12 B"),
-        (duration(0.42), "0.42 s"), (duration(59.7), "1 min 00 s"), (duration(3725), "1 h 02 min"),
-        (duration(200_000), "2 d 07 h"), (duration(float("nan")), "unknown"),
+        (duration(0.42), "0.42 s"),
+        (duration(59.7), "1 min 00 s"),
+        (duration(3725), "1 h 02 min"),
+        (duration(200_000), "2 d 07 h"),
+        (duration(float("nan")), "unknown"),
     ],
-)  # fmt: skip
+)
 def test_numbers_as_text(shown, expected):
     assert shown == expected
 

@@ -42,13 +42,17 @@ def smallest(name):
     time = {"end": 0.1, "output_every": 0.1} | ({} if schema.limited else {"dt": 0.05})
     return validate(
         {
-            "model": name, "grid": {"shape": [8] * ndim}, "physics": physics, "time": time, "precision": "float64",
+            "model": name,
+            "grid": {"shape": [8] * ndim},
+            "physics": physics,
+            "time": time,
+            "precision": "float64",
             "initial": {f.name: components(f) for f in schema.fields if f.default is None or f.free},
             "coefficients": {
                 f.name: components(f) for f in schema.coefficients if f.default is None and not f.optional
             },
         }
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -119,12 +123,14 @@ def test_a_run_lists_the_keys_that_it_used():
 def test_particles_list_the_keys_of_their_own_potential_and_dynamics():
     config = validate(
         {
-            "model": "molecular_dynamics", "box": {"upper": [7.0, 7.0]},
+            "model": "molecular_dynamics",
+            "box": {"upper": [7.0, 7.0]},
             "particles": {"count": 16, "placement": "square"},
-            "physics": {"thermostat": "langevin"}, "time": {"end": 0.1, "output_every": 0.1, "dt": 0.01},
+            "physics": {"thermostat": "langevin"},
+            "time": {"end": 0.1, "output_every": 0.1, "dt": 0.01},
             "ensemble": {"size": 2, "vary": {"particles.temperature": {"values": [1.0, 2.0]}}},
         }
-    )  # fmt: skip
+    )
     programs = compiled_run(config)
     used = programs.used_parameters(plan_frames(config, 10).schedule)
     assert set(used) == {

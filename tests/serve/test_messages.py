@@ -82,7 +82,7 @@ def claiming():
         (JSON, b'{"arguments": {"u": true}}', "u: expected a number"),
         (JSON, json.dumps({"arguments": {"u": 10**400}}).encode(), "u: expected a number"),
     ],
-)  # fmt: skip
+)
 def test_a_body_that_is_none_is_refused(kind, content, said):
     with pytest.raises(Refusal, match=said) as refused:
         decode(content, kind, ARGUMENTS)

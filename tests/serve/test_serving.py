@@ -172,7 +172,7 @@ def test_a_burst_is_computed_together_and_one_that_fails_spoils_no_other(service
         ("/calls", {}, 404, "POST /calls: expected GET /health, GET /metadata, POST /call or POST /vjp."),
         ("/health", {}, 405, "POST /health: expected GET /health"),
     ],
-)  # fmt: skip
+)
 def test_a_request_that_cannot_be_answered_gets_a_sentence(service, url, path, body, status, said):
     before = service.calls
     found, told = ask(url, path, json.dumps(body).encode())
@@ -285,13 +285,25 @@ def test_an_answer_that_is_not_taken_holds_no_connection(service, monkeypatch):
 
 
 KNOWN_HOSTS = [
-    "localhost", "LOCALHOST:80", "127.0.0.1:8080", "[::1]:8080", "10.0.0.7", "app.localhost", "flow.example",
-    "Flow.Example:443", socket.gethostname(),
-]  # fmt: skip
+    "localhost",
+    "LOCALHOST:80",
+    "127.0.0.1:8080",
+    "[::1]:8080",
+    "10.0.0.7",
+    "app.localhost",
+    "flow.example",
+    "Flow.Example:443",
+    socket.gethostname(),
+]
 STRANGE_HOSTS = [
-    "evil.example", "evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example", "", "flow.example@evil",
+    "evil.example",
+    "evil.example:8080",
+    "localhost.evil.example",
+    "127.0.0.1.evil.example",
+    "",
+    "flow.example@evil",
     "[evil]",
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(
@@ -329,10 +341,12 @@ def test_a_strange_host_is_told_in_a_sentence(url):
 @pytest.mark.parametrize(
     ("sent", "accept", "kind"),
     [
-        ("Application/JSON; charset=utf-8", "", JSON), ("APPLICATION/JSON", "Application/X-NPZ", NPZ),
-        ("application/json", "application/x-npz, application/json", NPZ), ("application/json", "*/*", JSON),
+        ("Application/JSON; charset=utf-8", "", JSON),
+        ("APPLICATION/JSON", "Application/X-NPZ", NPZ),
+        ("application/json", "application/x-npz, application/json", NPZ),
+        ("application/json", "*/*", JSON),
     ],
-)  # fmt: skip
+)
 def test_kinds_of_bodies_are_the_same_in_any_case(url, sent, accept, kind):
     with contextlib.closing(http.client.HTTPConnection(urlsplit(url).netloc, timeout=SECONDS)) as connection:
         connection.request("POST", "/call", b"{}", {"Content-Type": sent, "Accept": accept})

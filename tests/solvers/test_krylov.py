@@ -66,9 +66,11 @@ def test_an_ensemble_that_is_cut_iterates_together_and_each_member_as_if_alone(s
     domain = decompose(GRID, mesh)
     spec = PartitionSpec("ensemble", "x")
     run = distribute(
-        jax.vmap(lambda d, b: solve(domain, d, b)[:2]), mesh,
-        in_specs=(spec, spec), out_specs=(spec, PartitionSpec("ensemble")),
-    )  # fmt: skip
+        jax.vmap(lambda d, b: solve(domain, d, b)[:2]),
+        mesh,
+        in_specs=(spec, spec),
+        out_specs=(spec, PartitionSpec("ensemble")),
+    )
     x, iterations = run(diagonals, right)
     np.testing.assert_array_equal(iterations, kinds)
     one = jax.jit(lambda d, b: solve(Domain(GRID), d, b).solution)

@@ -118,23 +118,38 @@ SIZES = ((13, 22, 31), (97, 61), (128, 128), (512, 512), (32, 32, 32))
 MANY = [
     (shape, smooth)
     for shape in (
-        (64, 64), (13, 22, 31), (128, 128), (256, 256), (16, 16, 16), (32, 32, 32), (64, 64, 64), (97, 61),
+        (64, 64),
+        (13, 22, 31),
+        (128, 128),
+        (256, 256),
+        (16, 16, 16),
+        (32, 32, 32),
+        (64, 64, 64),
+        (97, 61),
     )
 ] + [
     (shape, diffusivity)
     for shape in (
-        (33, 47), (97, 61), (128, 128), (256, 256), (512, 512), (1024, 256), (16, 16, 16), (32, 32, 32), (64, 64, 64),
+        (33, 47),
+        (97, 61),
+        (128, 128),
+        (256, 256),
+        (512, 512),
+        (1024, 256),
+        (16, 16, 16),
+        (32, 32, 32),
+        (64, 64, 64),
         (96, 96, 96),
     )
     for diffusivity in (uniform, layers, inclusion)
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(
     ("shape", "diffusivity"),
     [*FEW, *(pytest.param(*case, marks=pytest.mark.slow if case[0] in SIZES else pytest.mark.long) for case in MANY)],
     ids=lambda v: getattr(v, "__name__", str(v)),
-)  # fmt: skip
+)
 @pytest.mark.slow
 def test_few_iterations_at_any_size(shape, diffusivity):
     """Mixed walls, no shift (a steady problem, the hardest), white noise on the right."""
@@ -179,7 +194,7 @@ def test_iterations_where_coarse_cells_average_over_jumps(shape, diffusivity):
         ((64, 64), (10.0, 1.0), ("dn", "pp"), layers),
     ],
     ids=lambda v: getattr(v, "__name__", str(v)),
-)  # fmt: skip
+)
 @pytest.mark.slow
 def test_few_iterations_without_walls_around_obstacles_and_in_long_cells(shape, upper, kinds, diffusivity):
     grid = Grid(shape, upper=upper)
@@ -241,9 +256,14 @@ def _convergence_factor(grid, diffusivity):
     return float(norms(jnp.asarray(diffusivity(fraction(grid))), noise(grid.shape))[-1])
 
 
-@pytest.mark.parametrize(("shape", "kinds"), [
-    ((24, 36), ("dn", "pp")), ((27, 14), ("nn", "dn")), pytest.param((12, 10, 9), MIXED, marks=pytest.mark.slow),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("shape", "kinds"),
+    [
+        ((24, 36), ("dn", "pp")),
+        ((27, 14), ("nn", "dn")),
+        pytest.param((12, 10, 9), MIXED, marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("diffusivity", [smooth, obstacle], ids=lambda f: f.__name__)
 @pytest.mark.slow
 def test_the_preconditioner_is_symmetric_and_positive(shape, kinds, diffusivity):

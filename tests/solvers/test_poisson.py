@@ -45,8 +45,11 @@ COMBINATIONS = [kinds for ndim in (1, 2) for kinds in itertools.product(KINDS, r
 ]
 MIXED = {"open above": (Neumann, Dirichlet), "open below": (Dirichlet, Neumann)}
 COMBINATIONS += [
-    ("open above",), ("open below", "periodic"), ("neumann", "open above"), ("open below", "open above", "dirichlet"),
-]  # fmt: skip
+    ("open above",),
+    ("open below", "periodic"),
+    ("neumann", "open above"),
+    ("open below", "open above", "dirichlet"),
+]
 DECOMPOSED = [
     ("2x4", ("periodic", "periodic")),
     ("2x4", ("neumann", "dirichlet")),

@@ -99,9 +99,7 @@ def test_fields_of_an_ensemble_are_solved_each_by_itself(method):
     domain = decompose(grid, mesh)
     layout = center_layout([(Periodic(), Periodic()), (Neumann(), Neumann())])
     spec = prepend_axis(domain.spec(), "ensemble")
-    run = distribute(
-        jax.vmap(lambda s: solve_poisson(domain, layout, s, method)), mesh, in_specs=spec, out_specs=spec
-    )  # fmt: skip
+    run = distribute(jax.vmap(lambda s: solve_poisson(domain, layout, s, method)), mesh, in_specs=spec, out_specs=spec)
     sources = jnp.stack([source_on(grid, k) for k in range(4)])
     found = run(sources)
     for k in range(4):
@@ -116,9 +114,11 @@ def test_an_axis_left_cut_saves_its_exchanges():
         domain = decompose(Grid((64, 64)), mesh)
         layout = center_layout([(Periodic(), Periodic())] * 2)
         run = distribute(
-            lambda s, d=domain, k=layout: solve_poisson(d, k, s, "tridiagonal"), mesh,
-            in_specs=domain.spec(), out_specs=domain.spec(),
-        )  # fmt: skip
+            lambda s, d=domain, k=layout: solve_poisson(d, k, s, "tridiagonal"),
+            mesh,
+            in_specs=domain.spec(),
+            out_specs=domain.spec(),
+        )
         assert collectives(run, jnp.ones((64, 64))) == {"all-to-all": 2 * exchanges + 2, "all-reduce": 2}
 
 

@@ -16,10 +16,17 @@ from simjax.solvers.transforms import COSINE, FOURIER
 KINDS = {"waves": FOURIER, "cosines": COSINE}
 # Blocks along some axes do not fit on others; the last mesh has an odd number of them.
 CUTS = [
-    ((16, 24), (2, 4)), ((16, 24), (4, 2)), ((16, 24), (8, 1)), ((16, 24), (1, 8)), ((9, 15), (3, 1)),
-    ((8, 12, 4), (2, 2, 2)), ((6, 8, 16), (2, 4, 1)), ((8, 12, 8), (1, 2, 4)), ((8, 16, 6), (8, 1, 1)),
+    ((16, 24), (2, 4)),
+    ((16, 24), (4, 2)),
+    ((16, 24), (8, 1)),
+    ((16, 24), (1, 8)),
+    ((9, 15), (3, 1)),
+    ((8, 12, 4), (2, 2, 2)),
+    ((6, 8, 16), (2, 4, 1)),
+    ((8, 12, 8), (1, 2, 4)),
+    ((8, 16, 6), (8, 1, 1)),
     ((6, 4, 9), (1, 1, 3)),
-]  # fmt: skip
+]
 CASES = [(*cut, kinds) for cut in CUTS for kinds in itertools.product(KINDS, repeat=len(cut[0]))]
 
 

@@ -49,9 +49,11 @@ def solver(grid, layout, mesh, method="auto"):
     devices = make_mesh(mesh) if mesh else None
     domain = decompose(grid, devices)
     solve = distribute(
-        lambda source: solve_poisson(domain, layout, source, method), devices,
-        in_specs=domain.spec(), out_specs=domain.spec(),
-    )  # fmt: skip
+        lambda source: solve_poisson(domain, layout, source, method),
+        devices,
+        in_specs=domain.spec(),
+        out_specs=domain.spec(),
+    )
     return jax.jit(solve, compiler_options=QUICK)
 
 
@@ -96,8 +98,9 @@ def test_gradients_in_the_places_of_cells_are_those_of_one_device_and_of_differe
             domain = Domain(PLANE, found.split, lines=[None, places])
             return domain.sum(jnp.sin(20 * solve_poisson(domain, layout, source)))
 
-        run = distribute(loss, devices, in_specs=(PartitionSpec(), decompose(PLANE, devices).spec()),
-                         out_specs=PartitionSpec())  # fmt: skip
+        run = distribute(
+            loss, devices, in_specs=(PartitionSpec(), decompose(PLANE, devices).spec()), out_specs=PartitionSpec()
+        )
         return jax.jit(jax.value_and_grad(run), compiler_options=QUICK)
 
     (value, slope), cut = (loss_on(mesh)(1.5, source) for mesh in (None, {"x": 2, "y": 4}))

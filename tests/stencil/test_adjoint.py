@@ -67,8 +67,13 @@ PROBLEMS = {
 
 KINDS = {"": (False, "xla"), "-overlap": (True, "xla"), "-kernels": (False, "pallas")}
 COMBINATIONS = list(itertools.product(PROBLEMS, [(1, 1), (1, 3), (2, 1), (2, 2), (3, 1)], KINDS))
-USUAL = [("two fields", (1, 3), ""), ("two fields", (2, 1), "-overlap"),
-         ("components", (1, 1), "-kernels"), ("components", (2, 1), ""), ("components", (3, 1), "")]  # fmt: skip
+USUAL = [
+    ("two fields", (1, 3), ""),
+    ("two fields", (2, 1), "-overlap"),
+    ("components", (1, 1), "-kernels"),
+    ("components", (2, 1), ""),
+    ("components", (3, 1), ""),
+]
 
 
 def marks_of(case):

@@ -140,9 +140,15 @@ def gradient(steps, checkpoint, frames=1):
 
     def total(k):
         seen = simulate(
-            Decay(), INTEGRATORS["euler"], k, jnp.ones(4), schedule, frames=frames, checkpoint=checkpoint,
+            Decay(),
+            INTEGRATORS["euler"],
+            k,
+            jnp.ones(4),
+            schedule,
+            frames=frames,
+            checkpoint=checkpoint,
             observe=lambda t, state, params: jnp.sum(state),
-        )  # fmt: skip
+        )
         return jnp.sum(seen.observed)
 
     return jax.jit(jax.grad(total), compiler_options=QUICK)
@@ -170,10 +176,13 @@ def slow(*values):
 @pytest.mark.parametrize(
     ("name", "integrator"),
     [
-        ("flow-2d-periodic", "midpoint"), slow("spectral-vorticity-2d", "etdrk2"), slow("flow-2d-periodic", "ssprk3"),
-        slow("flow-2d-periodic", "williamson3"), slow("spectral-vorticity-2d", "etdrk4"),
+        ("flow-2d-periodic", "midpoint"),
+        slow("spectral-vorticity-2d", "etdrk2"),
+        slow("flow-2d-periodic", "ssprk3"),
+        slow("flow-2d-periodic", "williamson3"),
+        slow("spectral-vorticity-2d", "etdrk4"),
     ],
-)  # fmt: skip
+)
 def test_of_kept_stages_less_is_computed_again(name, integrator):
     """The same gradient by a program with fewer transforms."""
     case = next(case for case in cases.CASES if case.name == name)
@@ -223,9 +232,7 @@ def test_stored_states_stay_divided_among_devices(checkpoint):
     domain = decompose(case.grid, mesh)
     state = case.initial_state()
     specs, params_specs = case.build(domain).partition_specs(state, case.params())
-    run = distribute(
-        case.runner(domain), mesh, in_specs=(params_specs, specs), out_specs=(PartitionSpec(), specs)
-    )  # fmt: skip
+    run = distribute(case.runner(domain), mesh, in_specs=(params_specs, specs), out_specs=(PartitionSpec(), specs))
     program = jax.jit(jax.grad(run, argnums=(0, 1), has_aux=True), compiler_options=QUICK)
     text = program.lower(case.params(), state).compile().as_text()
     block = ",".join(map(str, domain.block_shape))
@@ -267,10 +274,13 @@ def test_a_budget_takes_the_cheapest_plan_that_fits(states, policy, caplog):
     ("memory", "policy"),
     [
         # Half of it is for what is stored: 1000 states of 100 bytes, or 3000.
-        (600_000, "every_stage"), (599_999, "every_step"), (200_000, "every_step"), (199_999, "two_level"),
+        (600_000, "every_stage"),
+        (599_999, "every_step"),
+        (200_000, "every_step"),
+        (199_999, "two_level"),
         (None, "every_stage"),
     ],
-)  # fmt: skip
+)
 def test_auto_stores_all_steps_where_the_device_has_room(memory, policy, caplog):
     with caplog.at_level("INFO", "simjax"):
         found = plan("auto", frames=1, steps=1000, state_bytes=100, stages=3, memory=memory)

@@ -26,7 +26,7 @@ from simjax.stepping.clock import (
     tick_fixed,
     ticked_fixed,
     time_of,
-)  # fmt: skip
+)
 from simjax.stepping.compensated import added, pair_of, product, total_of, two_sum
 from simjax.stepping.simulate import advance, simulate
 
@@ -215,9 +215,11 @@ def test_the_clock_is_the_same_on_any_mesh_and_under_grad():
             return domain.sum(end.state["u"] ** 2), end.clock
 
         (value, clock), slope = sj.distribute(
-            jax.value_and_grad(loss, has_aux=True), mesh, in_specs=({"u": domain.spec()},),
+            jax.value_and_grad(loss, has_aux=True),
+            mesh,
+            in_specs=({"u": domain.spec()},),
             out_specs=((PartitionSpec(), PartitionSpec()), {"u": domain.spec()}),
-        )(start)  # fmt: skip
+        )(start)
         return clock, value, slope["u"]
 
     one, two = result(None), result(sj.make_mesh({"x": 2}))
@@ -281,9 +283,12 @@ class Runaway(sj.CenteredModel):
 def runaway(tmp_path, **sections):
     chosen = {"time": {"end": 3.0, "courant": 1.0, "output_every": 0.5}, "precision": "float32"} | sections
     return sj.configure(
-        Runaway, grid={"shape": [4]}, initial={"u": "1 + 0.1*x"},
-        output={"root": str(tmp_path), "animation": False, "report": False}, **chosen,
-    )  # fmt: skip
+        Runaway,
+        grid={"shape": [4]},
+        initial={"u": "1 + 0.1*x"},
+        output={"root": str(tmp_path), "animation": False, "report": False},
+        **chosen,
+    )
 
 
 def log_of(tmp_path):
@@ -307,9 +312,11 @@ def test_a_step_that_shrinks_is_told_and_ends_the_run(tmp_path, capsys):
     # The last good state is kept, and goes on where it may.
     assert "limits.step_shrink=null to go on" in message
     further = runaway(
-        tmp_path, limits={"step_shrink": None}, physics={"power": 6.0},
+        tmp_path,
+        limits={"step_shrink": None},
+        physics={"power": 6.0},
         time={"end": 1.0, "courant": 1.0, "output_every": 0.5},
-    )  # fmt: skip
+    )
     result = further.run(resume=str(next(tmp_path.glob("*/*/run.log")).parent))
     assert result.exit_code == 0 and float(result.ds.time[-1]) == 1.0
     # The first step of 0.1, with the third-order scheme, is the largest error.
@@ -319,9 +326,11 @@ def test_a_step_that_shrinks_is_told_and_ends_the_run(tmp_path, capsys):
 @pytest.mark.slow
 def test_without_a_bound_the_run_goes_on_and_tells_again(tmp_path):
     result = runaway(
-        tmp_path, limits={"step_shrink": None}, physics={"power": 4.0},
+        tmp_path,
+        limits={"step_shrink": None},
+        physics={"power": 4.0},
         time={"end": 2.5, "courant": 1.0, "output_every": 2.5},
-    ).run()  # fmt: skip
+    ).run()
     assert result.exit_code == 0
     # At e^-4.6 and e^-9.2 of the first step.
     assert log_of(tmp_path).count("limits.step_shrink=null, so the run goes on") == 2

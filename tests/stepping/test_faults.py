@@ -43,9 +43,15 @@ class Tank(Ordinary):
 def run(growth, state=None, model=None, **options):
     state = jnp.full(2, 0.5) if state is None else state
     return simulate(
-        Explosion() if model is None else model, HEUN, growth, state, SCHEDULE, frames=FRAMES,
-        observe=lambda t, state, params: (t, jnp.sum(state), jnp.asarray(7, jnp.int32)), **options,
-    )  # fmt: skip
+        Explosion() if model is None else model,
+        HEUN,
+        growth,
+        state,
+        SCHEDULE,
+        frames=FRAMES,
+        observe=lambda t, state, params: (t, jnp.sum(state), jnp.asarray(7, jnp.int32)),
+        **options,
+    )
 
 
 def test_a_fault_outside_a_transform_is_raised_with_its_cause_and_time():
@@ -181,9 +187,12 @@ def test_a_good_run_and_its_gradient_are_what_they_were():
 
 def test_numbers_of_every_type_are_spoiled_or_kept():
     tree = {
-        "complex": jnp.asarray([1.5 - 0.0j, -0.0 + 2j]), "half": jnp.ones(2, jnp.bfloat16), "count": jnp.arange(3),
-        "key": jax.random.key(0), "plain": 2.5,
-    }  # fmt: skip
+        "complex": jnp.asarray([1.5 - 0.0j, -0.0 + 2j]),
+        "half": jnp.ones(2, jnp.bfloat16),
+        "count": jnp.arange(3),
+        "key": jax.random.key(0),
+        "plain": 2.5,
+    }
     kept, lost = (jax.jit(lambda bits: spoiled(tree, bits))(bits) for bits in (OK, UNPHYSICAL))
     for name, leaf in tree.items():
         assert jnp.all(kept[name] == leaf)

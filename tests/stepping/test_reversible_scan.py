@@ -62,9 +62,16 @@ def pendulums(*positions):
 def swing(checkpoint, schedule, frames, params, state):
     """A function of how pendulums end and of how they were seen on the way."""
     seen = simulate(
-        Bounded(Domain(Grid((1,)))), LEAPFROG, params, state, schedule, frames=frames, checkpoint=checkpoint,
-        on_fault="keep", observe=lambda t, state, params: jnp.cos(t) * jnp.sum(state.position**2),
-    )  # fmt: skip
+        Bounded(Domain(Grid((1,)))),
+        LEAPFROG,
+        params,
+        state,
+        schedule,
+        frames=frames,
+        checkpoint=checkpoint,
+        on_fault="keep",
+        observe=lambda t, state, params: jnp.cos(t) * jnp.sum(state.position**2),
+    )
     return jnp.sum(seen.state.velocity * seen.state.position) + jnp.sum(seen.observed)
 
 
@@ -111,7 +118,7 @@ def differentiated(kind, checkpoint, sizes=()):
     specs = build(kind, domain).partition_specs(initial(kind), parameters(kind))
     run = distribute(
         loss(kind, domain, checkpoint, UNEVEN, frames=2), mesh, in_specs=specs[::-1], out_specs=PartitionSpec()
-    )  # fmt: skip
+    )
     return compiled(jax.value_and_grad(run, argnums=(0, 1)))
 
 
@@ -157,9 +164,11 @@ def test_members_of_a_decomposed_ensemble_have_their_own_gradients(kind, checkpo
     params, states = jax.tree.map(lambda *leaves: jnp.stack(leaves), *members)
     specs = build(kind, domain).partition_specs(state, parameters(kind))
     run = distribute(
-        jax.vmap(loss(kind, domain, checkpoint, UNEVEN, frames=2)), mesh,
-        in_specs=tuple(prepend_axis(s, "ensemble") for s in specs[::-1]), out_specs=PartitionSpec("ensemble"),
-    )  # fmt: skip
+        jax.vmap(loss(kind, domain, checkpoint, UNEVEN, frames=2)),
+        mesh,
+        in_specs=tuple(prepend_axis(s, "ensemble") for s in specs[::-1]),
+        out_specs=PartitionSpec("ensemble"),
+    )
     found = compiled(jax.grad(lambda *a: jnp.sum(run(*a)), argnums=(0, 1)))(params, states)
     for k, member in enumerate(members):
         _, expected = differentiated(kind, "every_step")(*member)
@@ -252,19 +261,21 @@ ABSORBED = [PERIODIC, (SlipWall(), AbsorbingSide())]
     [
         (decay, FIXED, "expected a scheme whose steps can be undone (leapfrog), got RungeKutta"),
         (
-            lambda: waves("acoustic", [PERIODIC] * 2), Schedule(1.0, courant=0.5, max_steps=9),
+            lambda: waves("acoustic", [PERIODIC] * 2),
+            Schedule(1.0, courant=0.5, max_steps=9),
             "expected steps of a fixed length (Schedule.dt), got courant=0.5",
         ),
         (lambda: waves("acoustic", ABSORBED), FIXED, "but an absorbing side cannot be undone"),
         (lambda: waves("maxwell", ABSORBED), FIXED, "but an absorbing side cannot be undone"),
         (
-            lambda: waves("maxwell", [PERIODIC] * 2, conductivity=jnp.asarray(0.1)), FIXED,
+            lambda: waves("maxwell", [PERIODIC] * 2, conductivity=jnp.asarray(0.1)),
+            FIXED,
             "but conduction cannot be undone",
         ),
         (pendulum, FIXED, "but what Pendulum does in a step cannot be undone"),
     ],
     ids=["scheme", "courant", "sound absorbed", "light absorbed", "conduction", "undeclared"],
-)  # fmt: skip
+)
 def test_refusals(problem, schedule, why):
     sentence = f"checkpoint='reverse': .*{re.escape(why)}; use 'two_level' or Binomial"
     with pytest.raises(ConfigurationError, match=sentence):

@@ -34,28 +34,44 @@ WAVY = "s + 0.08*sin(2*pi*s)"
 _plane = Grid((16, 24), (0.0, -1.0), (6.0, 3.0))
 # Steps of two halves, through a medium: its arrays are surrounded too.
 SOUND = Case(
-    "acoustic-2d-rigid", _plane,
+    "acoustic-2d-rigid",
+    _plane,
     lambda domain: acoustic.Acoustic(domain, [(SlipWall(), SlipWall()), PERIODIC], order=4),
-    lambda: acoustic.Params(medium(_plane, 3), medium(_plane, 5), None, ()), rippled, "leapfrog",
-    Schedule(0.05, dt=0.02), checkpoint="none",
-)  # fmt: skip
+    lambda: acoustic.Params(medium(_plane, 3), medium(_plane, 5), None, ()),
+    rippled,
+    "leapfrog",
+    Schedule(0.05, dt=0.02),
+    checkpoint="none",
+)
 _stretched = Grid(
     (16, 24), stretch=[lines("formula", "s - 0.1*s*(1 - s)", 16, 0.0, 6.0), lines("formula", WAVY, 24, -1.0, 3.0)]
 )
 UNEVEN = dataclasses.replace(
-    SOUND, name="acoustic-2d-rigid-stretched", grid=_stretched,
+    SOUND,
+    name="acoustic-2d-rigid-stretched",
+    grid=_stretched,
     params=lambda: acoustic.Params(medium(_stretched, 3), medium(_stretched, 5), None, ()),
-)  # fmt: skip
+)
 OF_STENCILS = {case.name: case for case in (*CASES, SOUND, UNEVEN)}
 # Of three steps of a frame, two come in one block and the last, which is shorter, by itself. Those that are limited by
 # the Courant number come one by one. On blocks of these sizes, as many as reach no further than the neighbour.
 MESHES = {1: {"x": 2}, 2: {"x": 2, "y": 2}, 3: {"x": 2, "y": 2, "z": 2}}
 USUAL = ("advection-1d pallas", "advection-3d-walls xla")
 NAMES = (
-    "advection-1d", "advection-2d-periodic", "advection-2d-walls", "advection-3d-walls", "gas-1d-weno",
-    "gas-1d-atmosphere", "gas-2d-walls", "gas-3d-periodic", "transport-1d-walls", "burgers-1d-weno5",
-    "acoustic-2d-rigid", "acoustic-2d-rigid-stretched", "declared-maxwell_tm",
-)  # fmt: skip
+    "advection-1d",
+    "advection-2d-periodic",
+    "advection-2d-walls",
+    "advection-3d-walls",
+    "gas-1d-weno",
+    "gas-1d-atmosphere",
+    "gas-2d-walls",
+    "gas-3d-periodic",
+    "transport-1d-walls",
+    "burgers-1d-weno5",
+    "acoustic-2d-rigid",
+    "acoustic-2d-rigid-stretched",
+    "declared-maxwell_tm",
+)
 DEAR = ("gas-1d-atmosphere", "gas-2d-walls", "gas-3d-periodic")
 
 
@@ -73,7 +89,7 @@ blocks = pytest.mark.parametrize(
         for name in NAMES
         for kind in ("xla", "pallas")
     ],
-)  # fmt: skip
+)
 
 
 @blocks
@@ -120,9 +136,15 @@ def test_devices_exchange_once_for_all_steps_of_a_block(integrator, count):
     def run(params, state):
         # More than two blocks of steps, or the loop would be unrolled.
         return advance(
-            model, INTEGRATORS[integrator], params, state, Clock.zero(jnp.float64), Schedule(1.0, dt=1e-3),
-            steps=4 * count, until=1,
-        )[0]  # fmt: skip
+            model,
+            INTEGRATORS[integrator],
+            params,
+            state,
+            Clock.zero(jnp.float64),
+            Schedule(1.0, dt=1e-3),
+            steps=4 * count,
+            until=1,
+        )[0]
 
     found = collectives(distribute(run, mesh, in_specs=(specs[1], specs[0]), out_specs=specs[0]), params, state)
     assert found == {"collective-permute": 4, "all-reduce": 1}

@@ -73,9 +73,14 @@ class Case:
 
         def run(params, state):
             trajectory = simulate(
-                model, INTEGRATORS[self.integrator], params, state, self.schedule,
-                frames=self.frames, checkpoint=self.checkpoint,
-            )  # fmt: skip
+                model,
+                INTEGRATORS[self.integrator],
+                params,
+                state,
+                self.schedule,
+                frames=self.frames,
+                checkpoint=self.checkpoint,
+            )
             end = time_of(trajectory.clock, self.schedule)
             fields = self.weighed(model, end, trajectory.state, params)
             return weighted_square(domain, fields), trajectory.state

@@ -16,19 +16,39 @@ from simjax.models.registry import MODELS
 
 WRITTEN = {
     "advection_diffusion": (
-        "advection-1d", "advection-2d-walls", "advection-2d-periodic", "advection-3d-walls", "stretched-advection-2d",
+        "advection-1d",
+        "advection-2d-walls",
+        "advection-2d-periodic",
+        "advection-3d-walls",
+        "stretched-advection-2d",
         "axisymmetric-advection-2d",
     ),
     "incompressible": (
-        "flow-2d-periodic", "flow-2d-walls", "flow-2d-stretched", "flow-2d-outflow", "flow-2d-open",
-        "flow-2d-central4", "flow-2d-upwind", "flow-2d-dynamic", "flow-2d-implicit", "flow-2d-axisymmetric",
-        "flow-2d-solid", "flow-2d-moving-solid", "flow-2d-free-body", "flow-3d-periodic", "flow-3d-walls",
+        "flow-2d-periodic",
+        "flow-2d-walls",
+        "flow-2d-stretched",
+        "flow-2d-outflow",
+        "flow-2d-open",
+        "flow-2d-central4",
+        "flow-2d-upwind",
+        "flow-2d-dynamic",
+        "flow-2d-implicit",
+        "flow-2d-axisymmetric",
+        "flow-2d-solid",
+        "flow-2d-moving-solid",
+        "flow-2d-free-body",
+        "flow-3d-periodic",
+        "flow-3d-walls",
         "flow-3d-outflow",
     ),
     "passive_scalar": ("passive-scalar-2d-walls", "passive-scalar-2d-eddies", "passive-scalar-2d-solid"),
     "boussinesq": ("boussinesq-2d-walls", "boussinesq-2d-scalars", "boussinesq-2d-moving-solid"),
     "compressible": (
-        "gas-1d-weno", "gas-1d-atmosphere", "gas-1d-stretched", "gas-2d-walls", "gas-2d-axisymmetric",
+        "gas-1d-weno",
+        "gas-1d-atmosphere",
+        "gas-1d-stretched",
+        "gas-2d-walls",
+        "gas-2d-axisymmetric",
         "gas-3d-periodic",
     ),
     "acoustic": ("acoustic-1d", "acoustic-2d", "acoustic-2d-stretched", "acoustic-2d-axisymmetric", "acoustic-3d"),
@@ -53,7 +73,7 @@ WRITTEN = {
     "electrostatic_pic": ("particles-plasma-2d",),
     "electromagnetic_pic": ("particles-radiating-plasma-2d",),
     "sph": ("particles-water-2d",),
-}  # fmt: skip
+}
 """Names of the problems written for a model; every registered model of particles has one."""
 
 KEYS = {"kuramoto_sivashinsky": {"form": "height"}}  # a slope has a component per axis

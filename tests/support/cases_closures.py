@@ -60,16 +60,28 @@ _plane = Grid((16, 24), (0.0, -1.0), (2 * np.pi, 3.0))
 _open = [(Inflow((_through, 0.1)), Inflow((_through, 0.2))), (NoSlipWall(), NoSlipWall((0.3, 0.0)))]
 _NEW = (
     Case(
-        "flow-2d-inflow", _plane, lambda domain: incompressible.Incompressible(domain, _open),
+        "flow-2d-inflow",
+        _plane,
+        lambda domain: incompressible.Incompressible(domain, _open),
         lambda: incompressible.Params(jnp.asarray(0.05), jnp.asarray(0.1)),
-        cases_flow.swirl, "euler", Schedule(0.05, dt=0.03), checkpoint="none", frames=1,
+        cases_flow.swirl,
+        "euler",
+        Schedule(0.05, dt=0.03),
+        checkpoint="none",
+        frames=1,
     ),
     Case(
-        "passive-scalar-2d-inflow", _plane, lambda domain: passive_scalar.PassiveScalar(domain, _open),
+        "passive-scalar-2d-inflow",
+        _plane,
+        lambda domain: passive_scalar.PassiveScalar(domain, _open),
         lambda: passive_scalar.Params(jnp.asarray(0.05), jnp.asarray(0.1), jnp.asarray(0.03)),
-        cases_transport.mixed, "euler", Schedule(0.05, dt=0.03), checkpoint="none", frames=1,
+        cases_transport.mixed,
+        "euler",
+        Schedule(0.05, dt=0.03),
+        checkpoint="none",
+        frames=1,
     ),
-)  # fmt: skip
+)
 KNOWN = {case.name: case for case in (*cases.CASES, *_NEW)}
 
 MODELS = {

@@ -47,25 +47,26 @@ def declared(name: str, **physics) -> Case:
     schema = MODELS[name]
     ndim = min(max(2, schema.least_axes), schema.most_axes)
     grid = GRIDS[ndim]
-    config = validate({
-        "model": name,
-        "grid": {"shape": [*grid.shape], "lower": [*grid.lower], "upper": [*grid.upper]},
-        "physics": _required(schema, ndim) | physics,
-        "initial": _ones([field for field in schema.fields if field.default is None and not field.optional], ndim),
-        "coefficients": _ones([field for field in schema.coefficients if field.default is None], ndim),
-        "time": {"end": 0.02, "output_every": 0.02, "dt": 0.01},
-        "precision": "float64",
-    })  # fmt: skip
+    config = validate(
+        {
+            "model": name,
+            "grid": {"shape": [*grid.shape], "lower": [*grid.lower], "upper": [*grid.upper]},
+            "physics": _required(schema, ndim) | physics,
+            "initial": _ones([field for field in schema.fields if field.default is None and not field.optional], ndim),
+            "coefficients": _ones([field for field in schema.coefficients if field.default is None], ndim),
+            "time": {"end": 0.02, "output_every": 0.02, "dt": 0.01},
+            "precision": "float64",
+        }
+    )
     values = {key: jnp.asarray(value) for key, value in named_values(config).items()}
 
     def configured(domain):
         coefficients = {
             field.name: tuple(
-                1.5 + 0.3 * smooth_field(grid, field.offset(ndim, k), 7 + k)
-                for k in range(len(field.components(ndim)))
+                1.5 + 0.3 * smooth_field(grid, field.offset(ndim, k), 7 + k) for k in range(len(field.components(ndim)))
             )
             for field in schema.coefficients
-        }  # fmt: skip
+        }
         return schema.configured(Setup(config, domain, [PERIODIC] * ndim, values, coefficients))
 
     def initial(model, params):
@@ -78,8 +79,13 @@ def declared(name: str, **physics) -> Case:
 
     diagonal = schema.integrators[0] in EXPONENTIAL  # A spectrum's own layout has no place for weights.
     return Case(
-        f"declared-{name}", grid, lambda domain: configured(domain)[0],
-        lambda: jax.tree.map(jnp.asarray, configured(Domain(grid))[1]), initial, config.time.integrator,
-        Schedule(0.02, dt=0.01), cuts=ndim > 1 or not diagonal,
+        f"declared-{name}",
+        grid,
+        lambda domain: configured(domain)[0],
+        lambda: jax.tree.map(jnp.asarray, configured(Domain(grid))[1]),
+        initial,
+        config.time.integrator,
+        Schedule(0.02, dt=0.01),
+        cuts=ndim > 1 or not diagonal,
         weighed=lambda model, t, state, params: model.observe(t, state, params) if diagonal else state,
-    )  # fmt: skip
+    )

@@ -50,9 +50,14 @@ class ParticleCase(Case):
         def run(params, arrays):
             state = model.state_from(*arrays, *self.species(arrays[0].shape[-1]), params)[0]
             trajectory = simulate(
-                model, None, params, state, self.schedule,
-                frames=self.frames, checkpoint=self.checkpoint,
-            )  # fmt: skip
+                model,
+                None,
+                params,
+                state,
+                self.schedule,
+                frames=self.frames,
+                checkpoint=self.checkpoint,
+            )
             end, count = trajectory.state, arrays[0].shape[-1]
             found = model.cells.absolute(end.position), end.velocity
             position, velocity = (unpack(model.cells, end.ids, u, count) for u in found)
@@ -133,9 +138,12 @@ def _fast_charges():
     """Charges whose speeds are near that of light, 4, in a uniform magnetic field."""
     permittivity = jnp.asarray(1.3)
     return electromagnetic.Params(
-        jnp.asarray([-1.0, 0.8]), jnp.asarray([1.0, 3.0]), permittivity, jnp.asarray([0.3, -0.5, 0.8]),
+        jnp.asarray([-1.0, 0.8]),
+        jnp.asarray([1.0, 3.0]),
+        permittivity,
+        jnp.asarray([0.3, -0.5, 0.8]),
         permeability=1 / (16 * permittivity),
-    )  # fmt: skip
+    )
 
 
 def _in_space(model, params):
@@ -154,22 +162,57 @@ def _masses(model, params):
 
 CASES = (
     ParticleCase(
-        "particles-liquid-2d", _cells, _liquid,
+        "particles-liquid-2d",
+        _cells,
+        _liquid,
         lambda: molecular_dynamics.Params((jnp.asarray(0.8), jnp.asarray(0.6)), jnp.asarray([1.3])),
-        _molecules, None, _schedule, partitioned=(), species=_alike,
+        _molecules,
+        None,
+        _schedule,
+        partitioned=(),
+        species=_alike,
     ),
     ParticleCase(
-        "particles-water-2d", _cells, _water, _wet, _vortices, None, _schedule, partitioned=(), species=_alike,
+        "particles-water-2d",
+        _cells,
+        _water,
+        _wet,
+        _vortices,
+        None,
+        _schedule,
+        partitioned=(),
+        species=_alike,
     ),
     ParticleCase(
-        "particles-plasma-2d", _cells, _plasma, _charges, _ions, None, _schedule, partitioned=(), species=_in_turns,
+        "particles-plasma-2d",
+        _cells,
+        _plasma,
+        _charges,
+        _ions,
+        None,
+        _schedule,
+        partitioned=(),
+        species=_in_turns,
     ),
     ParticleCase(
-        "particles-radiating-plasma-2d", _cells, _radiating, _fast_charges, _in_space, None, _schedule,
-        partitioned=(), species=_in_turns,
+        "particles-radiating-plasma-2d",
+        _cells,
+        _radiating,
+        _fast_charges,
+        _in_space,
+        None,
+        _schedule,
+        partitioned=(),
+        species=_in_turns,
     ),
     ParticleCase(
-        "particles-stars-2d", _cells, _stars, lambda: Attracting(jnp.asarray(0.7), None),
-        _masses, None, _schedule, partitioned=(),
+        "particles-stars-2d",
+        _cells,
+        _stars,
+        lambda: Attracting(jnp.asarray(0.7), None),
+        _masses,
+        None,
+        _schedule,
+        partitioned=(),
     ),
-)  # fmt: skip
+)

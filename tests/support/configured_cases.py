@@ -15,13 +15,15 @@ SIMPLE = {"end": 0.02, "output_every": 0.01, "dt": 0.005}
 PLANE = {"shape": [16, 24], "upper": [6.0, 8.0]}
 WAVY = {"u": "sin(2*pi*x/6) + 0.5*cos(2*pi*(x/6 + y/4) + 0.3)"}
 FALLING = {
-    "box": {"upper": [4.0, 4.0, 4.0]}, "time": {"end": 0.02, "output_every": 0.02, "dt": 0.01},
+    "box": {"upper": [4.0, 4.0, 4.0]},
+    "time": {"end": 0.02, "output_every": 0.02, "dt": 0.01},
     "particles": {"count": 60, "placement": "random", "dispersion": 0.3},
-}  # fmt: skip
+}
 SALT = {
-    "box": {"upper": [5.6, 5.6, 5.6]}, "time": {"end": 0.02, "output_every": 0.02, "dt": 0.02},
+    "box": {"upper": [5.6, 5.6, 5.6]},
+    "time": {"end": 0.02, "output_every": 0.02, "dt": 0.02},
     "particles": {"placement": "rocksalt", "count": 64, "fractions": [0.5, 0.5], "temperature": 0.1},
-}  # fmt: skip
+}
 _salt = {"potential": {"soft_sphere": {"power": 9, "epsilon": 0.1}}, "cutoff": 1.5, "mode": "force_shifted"}
 
 WRITTEN = {
@@ -30,15 +32,17 @@ WRITTEN = {
     "korteweg_de_vries": ({"grid": PLANE, "initial": WAVY}, SIMPLE),
     "kuramoto_sivashinsky": ({"physics": {"form": "height"}, "grid": PLANE, "initial": WAVY}, SIMPLE),
     "gas": (
-        {"grid": {"shape": [16, 16]}, "initial": {"density": "1 + 0.3*sin(2*pi*(x + y))", "pressure": "1"}}, SIMPLE,
+        {"grid": {"shape": [16, 16]}, "initial": {"density": "1 + 0.3*sin(2*pi*(x + y))", "pressure": "1"}},
+        SIMPLE,
     ),
     # One device has three cells along an axis, two have two: mesh cells in a cell are 8/3 and 4, or 20/3 and 10.
     "p3m": (FALLING | {"physics": {"forces": "p3m", "mesh_cells": [8, 8, 8], "cutoff": 0.9, "softening": 0.05}}, None),
     "mesh_charges": (SALT | {"physics": {**_salt, "charges": {"species": [1.0, -1.0], "tolerance": 0.01}}}, None),
     "ewald": (
-        SALT | {"physics": {**_salt, "charges": {"species": [1.0, -1.0], "tolerance": 0.01, "method": "ewald"}}}, None,
+        SALT | {"physics": {**_salt, "charges": {"species": [1.0, -1.0], "tolerance": 0.01, "method": "ewald"}}},
+        None,
     ),
-}  # fmt: skip
+}
 """Name -> sections of a configuration, and its section `time`."""
 MODELS = {"gas": "compressible", "p3m": "gravity", "mesh_charges": "molecular_dynamics", "ewald": "molecular_dynamics"}
 """Models of those of `WRITTEN` that are not called by them."""

@@ -74,9 +74,24 @@ class Experiment:
     """
 
     def __init__(
-        self, length, ndim, cutoff, skin, potential, dynamics, *, rows, capacity, columns=0, most=10**6, frames=1,
-        observe=None, species=None, dtype=jnp.float64, compiled_for=None,
-    ):  # fmt: skip
+        self,
+        length,
+        ndim,
+        cutoff,
+        skin,
+        potential,
+        dynamics,
+        *,
+        rows,
+        capacity,
+        columns=0,
+        most=10**6,
+        frames=1,
+        observe=None,
+        species=None,
+        dtype=jnp.float64,
+        compiled_for=None,
+    ):
         grid = cells_for((0,) * ndim, (length,) * ndim, cutoff + skin, (True,) * ndim, most=most)
         self.cells = Cells(Domain(grid), capacity, (True,) * ndim)
         self.model = MolecularDynamics(
@@ -90,9 +105,12 @@ class Experiment:
     def run(self, position, velocity, params, dt, groups):
         """What was observed, frames leading, and by id: coordinates without images, velocities."""
         observed, where, velocity, status = self._run(
-            jnp.asarray(position, self.dtype), jnp.asarray(velocity, self.dtype), params, jnp.asarray(dt, self.dtype),
+            jnp.asarray(position, self.dtype),
+            jnp.asarray(velocity, self.dtype),
+            params,
+            jnp.asarray(dt, self.dtype),
             jnp.asarray(groups, jnp.int32),
-        )  # fmt: skip
+        )
         assert reasons(int(status)) == "no fault"
         return jax.tree.map(np.asarray, (observed, where, velocity))
 

@@ -54,8 +54,9 @@ def assert_close(found, expected, tolerance, what):
     if not all(kept):
         found, others, expected, none = (
             [leaf for leaf, keep in zip(jax.tree.leaves(tree), kept, strict=True) if keep is chosen]
-            for tree in (found, expected) for chosen in (True, False)
-        )  # fmt: skip
+            for tree in (found, expected)
+            for chosen in (True, False)
+        )
         assert all(not np.any(leaf) for leaf in (*others, *none))
     for path, wanted in jax.tree.leaves_with_path(expected):
         scale = np.abs(wanted).max()
@@ -92,9 +93,11 @@ def assert_decomposed_run_is_the_same(case, sizes, overlap, checkpoint, **option
     domain = decompose(case.grid, mesh, overlap=overlap, **options)
     state_specs, params_specs = specs_of(case, domain)
     run = distribute(
-        of_blocks(case, domain, checkpoint), mesh,
-        in_specs=(params_specs, state_specs), out_specs=(PartitionSpec(), state_specs),
-    )  # fmt: skip
+        of_blocks(case, domain, checkpoint),
+        mesh,
+        in_specs=(params_specs, state_specs),
+        out_specs=(PartitionSpec(), state_specs),
+    )
     assert_same_run(case, differentiated(run)(case.params(), undecomposed(case)[1]), reference(case, 0))
 
 
@@ -104,9 +107,11 @@ def assert_each_member_is_the_same(case, checkpoint, **options):
     domain = decompose(case.grid, mesh, **options)
     state_specs, params_specs = (prepend_axis(specs, "ensemble") for specs in specs_of(case, domain))
     run = distribute(
-        jax.vmap(of_blocks(case, domain, checkpoint)), mesh,
-        in_specs=(params_specs, state_specs), out_specs=(PartitionSpec("ensemble"), state_specs),
-    )  # fmt: skip
+        jax.vmap(of_blocks(case, domain, checkpoint)),
+        mesh,
+        in_specs=(params_specs, state_specs),
+        out_specs=(PartitionSpec("ensemble"), state_specs),
+    )
 
     def total(params, state):
         losses, final = run(params, state)

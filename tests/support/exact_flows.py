@@ -88,9 +88,11 @@ class Manufactured:
         """S and its first three derivatives."""
         angle = TAU * x
         return (
-            jnp.sin(angle / 2) ** 2, np.pi * jnp.sin(angle), 2 * np.pi**2 * jnp.cos(angle),
+            jnp.sin(angle / 2) ** 2,
+            np.pi * jnp.sin(angle),
+            2 * np.pi**2 * jnp.cos(angle),
             -4 * np.pi**3 * jnp.sin(angle),
-        )  # fmt: skip
+        )
 
     @staticmethod
     def q(y):

@@ -14,9 +14,11 @@ def printed(program: str, *arguments: str) -> list[str]:
     """The lines that a program in Python prints, which may import this module; one that fails fails the test."""
     environment = {
         **{key: value for key, value in os.environ.items() if key != "XLA_FLAGS"},
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(SUPPORT)]), "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": "-1",
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(SUPPORT)]),
+        "JAX_PLATFORMS": "cpu",
+        "CUDA_VISIBLE_DEVICES": "-1",
         "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
-    }  # fmt: skip
+    }
     command = [sys.executable, "-c", program, *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert not done.returncode, done.stderr[-2000:]

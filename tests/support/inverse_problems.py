@@ -8,13 +8,15 @@ from simjax.inverse.search import Search
 
 TWO_PI = 2 * np.pi
 BASE = {
-    "experiment_name": "spot", "model": "advection_diffusion", "precision": "float64",
+    "experiment_name": "spot",
+    "model": "advection_diffusion",
+    "precision": "float64",
     "physics": {"diffusivity": 0.05, "velocity": [0.8, -0.5]},
     "parameters": {"depth": 1.5},
     "grid": {"shape": [16, 16], "lower": [0, 0], "upper": [TWO_PI, TWO_PI]},
     "initial": {"concentration": "depth*sin(x)*cos(y + 0.3) + 0.5*sin(2*x + y)"},
     "time": {"end": 0.4, "output_every": 0.1, "dt": 0.05},
-}  # fmt: skip
+}
 NUMBERS = {
     "physics.diffusivity": {"guess": 0.1, "positive": True},
     "parameters.depth": {"guess": 1.0, "bounds": [0.5, 3.0]},

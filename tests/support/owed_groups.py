@@ -157,8 +157,12 @@ class Ledger:
         names = set(names)
         for name in names - self.groups.keys():
             self.groups[name] = {
-                "since": self.landing, "own": self.own(name), "seconds": None, "passed": None, "failed": None
-            }  # fmt: skip
+                "since": self.landing,
+                "own": self.own(name),
+                "seconds": None,
+                "passed": None,
+                "failed": None,
+            }
         for name in self.groups.keys() - names:
             del self.groups[name]
 

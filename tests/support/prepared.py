@@ -15,16 +15,26 @@ import traceback
 from pathlib import Path
 
 IMPORTED = (
-    "simjax.application", "simjax.certificate.certify", "simjax.driver.simulation", "simjax.solvers", "dask.array",
-    "diffrax", "h5netcdf.legacyapi", "matplotlib.pyplot", "orbax.checkpoint",
-)  # fmt: skip
+    "simjax.application",
+    "simjax.certificate.certify",
+    "simjax.driver.simulation",
+    "simjax.solvers",
+    "dask.array",
+    "diffrax",
+    "h5netcdf.legacyapi",
+    "matplotlib.pyplot",
+    "orbax.checkpoint",
+)
 SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload([*IMPORTED])
 # What jax reads of the environment when it is imported.
 READ = {
-    "JAX_PLATFORMS": str, "JAX_NUM_CPU_DEVICES": int, "JAX_COMPILATION_CACHE_DIR": str,
-    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": float, "JAX_ENABLE_COMPILATION_CACHE": lambda text: text == "true",
-}  # fmt: skip
+    "JAX_PLATFORMS": str,
+    "JAX_NUM_CPU_DEVICES": int,
+    "JAX_COMPILATION_CACHE_DIR": str,
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": float,
+    "JAX_ENABLE_COMPILATION_CACHE": lambda text: text == "true",
+}
 
 
 class PreparedProcess:

@@ -18,9 +18,14 @@ def march(model, params, start, *, end, steps, integrator="ssprk3"):
     @functools.partial(jax.jit, compiler_options=QUICK)
     def run(params, start):
         trajectory = simulate(
-            model, INTEGRATORS[integrator], params, State(start), Schedule(end, dt=end / steps), frames=1,
+            model,
+            INTEGRATORS[integrator],
+            params,
+            State(start),
+            Schedule(end, dt=end / steps),
+            frames=1,
             checkpoint="none",
-        )  # fmt: skip
+        )
         return trajectory.state.concentration
 
     return run(params, jnp.asarray(start))

@@ -40,9 +40,14 @@ def prepared(name: str):
     if name == "2d":
         with_drag_gradient(problem)
     own = SolverSpec(
-        dir="simjax", color="#000000", name="simjax", scheme="pseudo-spectral, etdrk4", backend="jax",
-        differentiable=True, uses_gpu=False,
-    )  # fmt: skip
+        dir="simjax",
+        color="#000000",
+        name="simjax",
+        scheme="pseudo-spectral, etdrk4",
+        backend="jax",
+        differentiable=True,
+        uses_gpu=False,
+    )
     problem = dataclasses.replace(problem, solvers=[own, *(spec for spec in problem.solvers if spec.key in PEERS)])
     adapters = root / "tesseracts" / "navier-stokes-grid"
     places = {spec.name: adapters / spec.dir for spec in problem.solvers[1:]} | {"simjax": HERE}
@@ -55,12 +60,21 @@ def with_drag_gradient(problem) -> None:
 
     cylinder = {"shape": "cylinder", "center": [0.5, 0.5], "radius": 0.05}
     as_drag_opt = {
-        "N": 32, "nu": 0.0025, "dt": 0.02, "steps": 200, "domain_extent": 1.0, "U_mean": 0.5, "obstacle": cylinder,
-    }  # fmt: skip
+        "N": 32,
+        "nu": 0.0025,
+        "dt": 0.02,
+        "steps": 200,
+        "domain_extent": 1.0,
+        "U_mean": 0.5,
+        "obstacle": cylinder,
+    }
     run = {
-        "ic": {"name": "flat_inflow", "seed": 0}, "physics": as_drag_opt, "ic_key": "inflow_profile",
-        "output_key": "drag", "fd": {"eps_values": [1e-1, 1e-2], "n_dirs": 4},
-    }  # fmt: skip
+        "ic": {"name": "flat_inflow", "seed": 0},
+        "physics": as_drag_opt,
+        "ic_key": "inflow_profile",
+        "output_key": "drag",
+        "fd": {"eps_values": [1e-1, 1e-2], "n_dirs": 4},
+    }
     problem.add_experiment(DRAG_GRADIENT, fd_check, runs=[run])
     problem.exclude(DRAG_GRADIENT, {"jax_cfd": JAX_CFD_NO_OBSTACLE})
 
@@ -121,9 +135,13 @@ def run(folder: Path, solver: str, most: float, iterations: int, experiments: li
         chosen = {experiment: problem.experiments[path].fn}
         with keeping_others(folder / problem.name / path / "result.json"):
             runner.run_suite(
-                dataclasses.replace(problem, solvers=alone), tags, chosen,
-                plots=False, suite_name=suite, overrides={"gpu_ids": []},
-            )  # fmt: skip
+                dataclasses.replace(problem, solvers=alone),
+                tags,
+                chosen,
+                plots=False,
+                suite_name=suite,
+                overrides={"gpu_ids": []},
+            )
 
 
 @contextlib.contextmanager

@@ -25,18 +25,30 @@ def steady(rayleigh, prandtl, width, modes, dt, end):
     kappa, nu = (rayleigh * prandtl) ** -0.5, (prandtl / rayleigh) ** 0.5
     lifted = across.derivative_basis(1)
     names = {
-        "p": p, "T": T, "u": u, "up": up, "kappa": kappa, "nu": nu, "tau_p": tau_p, "tau_T2": tau_T2, "tau_u2": tau_u2,
+        "p": p,
+        "T": T,
+        "u": u,
+        "up": up,
+        "kappa": kappa,
+        "nu": nu,
+        "tau_p": tau_p,
+        "tau_T2": tau_T2,
+        "tau_u2": tau_u2,
         "lift": lambda tau: d3.Lift(tau, lifted, -1),
         "grad_T": d3.grad(T) + up * d3.Lift(tau_T1, lifted, -1),
         "grad_u": d3.grad(u) + up * d3.Lift(tau_u1, lifted, -1),
-    }  # fmt: skip
+    }
     problem = d3.IVP([p, T, u, tau_p, tau_T1, tau_T2, tau_u1, tau_u2], namespace=names)
     for equation in (
         "trace(grad_u) + tau_p = 0",
         "dt(T) - kappa*div(grad_T) + lift(tau_T2) = - u@grad(T)",
         "dt(u) - nu*div(grad_u) + grad(p) - T*up + lift(tau_u2) = - u@grad(u)",
-        "T(z=0) = 0.5", "u(z=0) = 0", "T(z=1) = -0.5", "u(z=1) = 0", "integ(p) = 0",
-    ):  # fmt: skip
+        "T(z=0) = 0.5",
+        "u(z=0) = 0",
+        "T(z=1) = -0.5",
+        "u(z=1) = 0",
+        "integ(p) = 0",
+    ):
         problem.add_equation(equation)
     solver = problem.build_solver(d3.RK222)
     x, z = dist.local_grids(*bases)

@@ -16,11 +16,17 @@ def build(physics, start) -> Program:
     def advance() -> None:
         speed = here["speed"].clone().requires_grad_()
         pressures = deepwave.scalar(
-            speed, physics["spacing"], physics["dt"], source_amplitudes=here["amplitudes"][None, None],
-            source_locations=here["source"][None, None], receiver_locations=here["receivers"][None],
-            accuracy=physics["order"], pml_width=physics["layer_cells"], pml_freq=physics["frequency"],
+            speed,
+            physics["spacing"],
+            physics["dt"],
+            source_amplitudes=here["amplitudes"][None, None],
+            source_locations=here["source"][None, None],
+            receiver_locations=here["receivers"][None],
+            accuracy=physics["order"],
+            pml_width=physics["layer_cells"],
+            pml_freq=physics["frequency"],
             max_vel=physics["fastest"],
-        )[-1]  # fmt: skip
+        )[-1]
         # It records before its steps, from the start, where all is at rest.
         series = pressures[0, :, 1:].T
         misfit = 0.5 * torch.sum((series - here["data"]) ** 2)

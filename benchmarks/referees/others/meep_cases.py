@@ -36,10 +36,14 @@ def series(case):
     component = getattr(mp, f"E{case['along']}")
     current = mp.CustomSource(src_func=signal)
     simulation = mp.Simulation(
-        cell_size=mp.Vector3(*case["size"]), resolution=case["resolution"], Courant=case["courant"],
-        dimensions=len(case["size"]), sources=[mp.Source(current, component, mp.Vector3(*case["source"]))],
-        boundary_layers=[mp.PML(case["layer"])] if case["layer"] else [], **medium(case),
-    )  # fmt: skip
+        cell_size=mp.Vector3(*case["size"]),
+        resolution=case["resolution"],
+        Courant=case["courant"],
+        dimensions=len(case["size"]),
+        sources=[mp.Source(current, component, mp.Vector3(*case["source"]))],
+        boundary_layers=[mp.PML(case["layer"])] if case["layer"] else [],
+        **medium(case),
+    )
     simulation.init_sim()
     probes, seen = [mp.Vector3(*place) for place in case["probes"]], []
     for _ in range(case["steps"]):

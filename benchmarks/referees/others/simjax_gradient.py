@@ -21,17 +21,20 @@ def configured(physics, start):
         "acoustic",
         grid={
             "shape": [n + 2 * cells for n in shape],
-            "lower": [-cells * h for _ in shape], "upper": [(n + cells) * h for n in shape],
+            "lower": [-cells * h for _ in shape],
+            "upper": [(n + cells) * h for n in shape],
         },
         physics={
-            "order": physics["order"], "layer_cells": cells or 1, "receivers": places["receivers"],
+            "order": physics["order"],
+            "layer_cells": cells or 1,
+            "receivers": places["receivers"],
             "sources": [{"position": places["source"], "signal": physics["signal"]}],
         },
         coefficients={"speed": np.pad(start["speed"], cells, mode="edge")},
         boundaries={"x": side, "y": side},
         time={"end": physics["dt"], "output_every": physics["dt"], "dt": physics["dt"]},
         precision="float64",
-    )  # fmt: skip
+    )
 
 
 def build(physics, start) -> Program:
@@ -44,9 +47,15 @@ def build(physics, start) -> Program:
     def misfit(speed):
         params = eqx.tree_at(lambda p: p.speed, given, jnp.pad(speed, cells, mode="edge"))
         run = sj.simulate(
-            model, s.integrator, params, begin, s.schedule, frames=steps, observe=model.receive,
+            model,
+            s.integrator,
+            params,
+            begin,
+            s.schedule,
+            frames=steps,
+            observe=model.receive,
             checkpoint=physics["checkpoint"],
-        )  # fmt: skip
+        )
         return 0.5 * jnp.sum((run.observed - data) ** 2), run.observed
 
     speed = jnp.asarray(start["speed"])

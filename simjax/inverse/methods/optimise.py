@@ -32,9 +32,7 @@ def minimise(
     def update(carry, _):
         unknowns, state = carry
         value, gradient = jax.value_and_grad(loss)(unknowns)
-        updates, state = optimiser.update(
-            gradient, state, unknowns, value=value, grad=gradient, value_fn=loss
-        )  # fmt: skip
+        updates, state = optimiser.update(gradient, state, unknowns, value=value, grad=gradient, value_fn=loss)
         return (optax.apply_updates(unknowns, updates), state), value
 
     (unknowns, _), losses = jax.lax.scan(update, (unknowns, optimiser.init(unknowns)), length=iterations)

@@ -129,8 +129,9 @@ def surface_at(domain: Domain, layout: FieldLayout, distance: Array, points: Sur
         """The distance from the surface so far on the way, and its slope."""
         return jax.jvp(
             lambda s: _at(domain, (distance,), origin + s[:, None] * way, offset, periodic)[0],
-            (reached,), (jnp.ones_like(reached),),
-        )  # fmt: skip
+            (reached,),
+            (jnp.ones_like(reached),),
+        )
 
     step = 1 / jnp.max(jnp.abs(way) / jnp.asarray([grid.mean_spacing], dtype), 1)
     steps = jnp.arange(max(grid.shape) + 1, dtype=jnp.int32).astype(dtype)[None]
@@ -156,8 +157,10 @@ def surface_at(domain: Domain, layout: FieldLayout, distance: Array, points: Sur
 def _at(domain: Domain, fields: Sequence[Array], x: Array, offset: Sequence[float], periodic: Sequence[bool]) -> Array:
     """Fields at places `(..., axes)` by multilinear interpolation: `(fields, ...)`."""
     grid = domain.grid
-    wrapped = [a + jnp.mod(x[..., k] - a, length) if periodic[k] else x[..., k]
-               for k, (a, length) in enumerate(zip(grid.lower, grid.lengths, strict=True))]  # fmt: skip
+    wrapped = [
+        a + jnp.mod(x[..., k] - a, length) if periodic[k] else x[..., k]
+        for k, (a, length) in enumerate(zip(grid.lower, grid.lengths, strict=True))
+    ]
     below, fraction = cells_around(domain, jnp.stack(wrapped), offset, periodic, fields[0].dtype)
     return jnp.stack([interpolate(domain, u, below, fraction, periodic) for u in fields])
 

@@ -103,17 +103,19 @@ class Boussinesq(SeveralScalars):
         expansion: float = key(Real(), 1.0, units="K-1", about="thermal expansion beta")
         reference_temperature: float = key(Real(), 0.0, units="K", about="T0, at which nothing rises")
         gravity: tuple[float, ...] = key(
-            ListOf(Real(), 1, 3, noun="numbers, one per axis", per_axis=True), units="m s-2",
+            ListOf(Real(), 1, 3, noun="numbers, one per axis", per_axis=True),
+            units="m s-2",
             about="acceleration of gravity",
-        )  # fmt: skip
+        )
         scheme: str = key(Choice(tuple(transport.SCHEMES)), "central", about="advective flux of heat and scalars")
         scalar_diffusivity: tuple[float, ...] = key(
             one_per_scalar(Real(low=0.0)), (), units="m2 s-1", about="diffusivity of each of initial.scalars"
         )
         scalar_expansion: tuple[float, ...] = key(
-            one_per_scalar(Real()), (),
+            one_per_scalar(Real()),
+            (),
             about="beta_k of each: 0 does not act on the flow, below 0 it makes the fluid denser",
-        )  # fmt: skip
+        )
 
     carried = "temperature"
     units = "K"
@@ -134,19 +136,34 @@ class Boussinesq(SeveralScalars):
         scalar_sources: Sequence[Source | None] | None = None,
     ):
         super().__init__(
-            domain, sides, scheme, forces=forces, source=source, pressure_solver=pressure_solver,
-            turbulence=turbulence, advection=advection, surface=surface, scalars=scalars, scalar_sources=scalar_sources,
-        )  # fmt: skip
+            domain,
+            sides,
+            scheme,
+            forces=forces,
+            source=source,
+            pressure_solver=pressure_solver,
+            turbulence=turbulence,
+            advection=advection,
+            surface=surface,
+            scalars=scalars,
+            scalar_sources=scalar_sources,
+        )
 
     @classmethod
     def configured(cls, setup):
         values, axes = setup.values, AXES[: setup.domain.grid.ndim]
         scalars = {"scalars": setup.config.counts.get("scalars", 0), "scalar_sources": setup.forces("scalars") or None}
         return cls.of(setup, **scalars), Params(
-            values["viscosity"], values["drag"], values["diffusivity"], values["expansion"],
-            values["reference_temperature"], jnp.stack([values[f"gravity_{axis}"] for axis in axes]),
-            turbulent_prandtl=values["turbulent_prandtl"], **momentum_params(setup), **scalar_params(setup),
-        )  # fmt: skip
+            values["viscosity"],
+            values["drag"],
+            values["diffusivity"],
+            values["expansion"],
+            values["reference_temperature"],
+            jnp.stack([values[f"gravity_{axis}"] for axis in axes]),
+            turbulent_prandtl=values["turbulent_prandtl"],
+            **momentum_params(setup),
+            **scalar_params(setup),
+        )
 
     def with_flow(self, flow, scalar):
         return State(flow.velocity, scalar, outlets=flow.outlets, reaction=flow.reaction)

@@ -107,7 +107,9 @@ class CarryingFlow(ExplicitModel, Balanced):
     def of(cls, setup, **others):
         """The model of a `models.declaration.Setup`, with other arguments of its constructor."""
         return cls(
-            setup.domain, setup.sides, setup.keys.scheme,
+            setup.domain,
+            setup.sides,
+            setup.keys.scheme,
             forces=setup.forces("velocity") or None,
             source=setup.source(cls.carried),
             pressure_solver=setup.keys.pressure_solver,
@@ -115,7 +117,7 @@ class CarryingFlow(ExplicitModel, Balanced):
             advection=setup.keys.advection,
             surface=solid_setup.surface_of(setup, cls.carried),
             **others,
-        )  # fmt: skip
+        )
 
     @abc.abstractmethod
     def with_flow(self, flow: incompressible.State, scalar: Array) -> Any:
@@ -214,8 +216,10 @@ class CarryingFlow(ExplicitModel, Balanced):
         padded = domain.pad(params.eddy_share * eddies, self.flow.momentum.layout, 1)
         spacing = domain.spacing(self.layout, 1, eddies.dtype)
         ndim = domain.grid.ndim
-        return [k + transport.face_diffusivity(padded, axis, ndim, h)
-                for axis, (k, h) in enumerate(zip(found, spacing, strict=True))]  # fmt: skip
+        return [
+            k + transport.face_diffusivity(padded, axis, ndim, h)
+            for axis, (k, h) in enumerate(zip(found, spacing, strict=True))
+        ]
 
     def made_by_source(self, t, params, dtype) -> Array:
         """Rate at which the source makes the scalar."""

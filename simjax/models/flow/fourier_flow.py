@@ -82,9 +82,11 @@ class SpectralFlow(SpectralModel):
         hyperviscosity_order: int = key(Integer(2, 16), 2, about="power of the Laplacian that eta multiplies")
         injection: float = key(Real(low=0.0), 0.0, units="m2 s-3", about="energy per time from random forcing")
         forcing_band: tuple[float, float] | None = key(
-            ListOf(Real(above=0.0), 2, 2, optional=True, noun="wavenumbers"), None,
-            units="m-1", about="lowest and highest wavenumber, radians per length, of the random forcing",
-        )  # fmt: skip
+            ListOf(Real(above=0.0), 2, 2, optional=True, noun="wavenumbers"),
+            None,
+            units="m-1",
+            about="lowest and highest wavenumber, radians per length, of the random forcing",
+        )
         forcing_seed: float = key(Real(low=0.0), 0.0, about="seed of the random forcing, a whole number")
 
     domain: Domain

@@ -286,9 +286,14 @@ def after_stage(
     none = jnp.zeros_like(motion)
     turned = body.turned if body.turned.size == 1 else body.turned / jnp.linalg.norm(body.turned)
     after = Body(
-        body.displacement, turned, motion, rate * jnp.where(moves, gained, 0.0), none, jnp.zeros_like(body.pushed),
+        body.displacement,
+        turned,
+        motion,
+        rate * jnp.where(moves, gained, 0.0),
+        none,
+        jnp.zeros_like(body.pushed),
         jnp.where(moves, left, body.owed),
-    )  # fmt: skip
+    )
     return after, rate * (known @ gained)
 
 

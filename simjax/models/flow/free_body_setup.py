@@ -25,15 +25,18 @@ class BodyKeys:
 
     density: float = key(Real(low=0.0), about="density over that of the fluid")
     motion: tuple[str, ...] | None = key(
-        ListOf(Choice((*AXES, TURN)), 1, 4, optional=True), None,
+        ListOf(Choice((*AXES, TURN)), 1, 4, optional=True),
+        None,
         about="motions that the fluid changes, others keep their velocity; null: all",
-    )  # fmt: skip
+    )
     gravity: tuple[float, ...] = _per_axis("acceleration of gravity, against buoyancy; left out: none", "m s-2")
     initial_velocity: tuple[float, ...] = _per_axis("velocity at the start; left out: at rest", "m s-1")
     initial_spin: tuple[float, ...] | None = key(
-        ListOf(Real(), 1, 3, optional=True, noun="numbers"), None, units="s-1",
+        ListOf(Real(), 1, 3, optional=True, noun="numbers"),
+        None,
+        units="s-1",
         about="angular velocity at the start, one number in a plane, three in space; null: none",
-    )  # fmt: skip
+    )
     stiffness: tuple[float, ...] = _per_axis(
         "stiffness of springs (in space m3 s-2); left out: none", "m2 s-2", POSITIVE
     )

@@ -95,9 +95,13 @@ class StokesStages(SemiImplicitModel):
 
         def solve(matvec, source):
             return conjugate_gradient(
-                matvec, source, domain=domain, precondition=precondition,
-                tolerance=100 * float(jnp.finfo(source.dtype).eps), limit=MOST_ITERATIONS,
-            ).solution  # fmt: skip
+                matvec,
+                source,
+                domain=domain,
+                precondition=precondition,
+                tolerance=100 * float(jnp.finfo(source.dtype).eps),
+                limit=MOST_ITERATIONS,
+            ).solution
 
         phi = symmetric_solve(matvec, source, solve)
         found = [u - k for u, k in zip(velocity, pushed(phi), strict=True)]

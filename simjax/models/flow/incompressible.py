@@ -1,7 +1,7 @@
 """Incompressible flow on the staggered grid, two- and three-dimensional."""
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,12 +108,6 @@ class Params(eqx.Module):
         require_at_least("Incompressible.Params", {name: getattr(self, name) for name in names})
 
 
-def _check(config: Any) -> Iterator[tuple[str, str]]:
-    yield from solid_setup.check_solid(config)
-    yield from check_momentum(config)
-    yield from check_implicit(config)
-
-
 @model(
     "incompressible",
     fields=(VELOCITY,),
@@ -125,7 +119,7 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
     axisymmetric=True,
     balanced=lambda ndim, counts: budget_names(ndim),
     falling=falling_energy,
-    check=_check,
+    check=lambda config: (*solid_setup.check_solid(config), *check_momentum(config), *check_implicit(config)),
     functions=lambda config: () if config.physics.body is None else ("solid",),
     along_bodies=body_surface.OF_FLOW,
     integrators=(*RUNGE_KUTTA, *IMEX),
@@ -166,18 +160,24 @@ class Incompressible(ExplicitModel, FlowBudgets):
             about="its constant; null: 0.17, 0.07, 0.325 in their order",
         )
         rotation: tuple[float, ...] | None = key(
-            ListOf(Real(), 1, 3, optional=True, noun="numbers"), None, units="s-1",
+            ListOf(Real(), 1, 3, optional=True, noun="numbers"),
+            None,
+            units="s-1",
             about="angular velocity of the frame, one number in a plane, three in space",
-        )  # fmt: skip
+        )
         bulk_velocity: tuple[float | None, ...] | None = key(
-            ListOf(Real(optional=True), 1, 3, optional=True, noun="numbers or nulls"), None, units="m s-1",
+            ListOf(Real(optional=True), 1, 3, optional=True, noun="numbers or nulls"),
+            None,
+            units="m s-1",
             about="mean velocity along periodic axes that a uniform force keeps; null: no such force",
-        )  # fmt: skip
+        )
         body: BodyKeys | None = key(Nested(BodyKeys, optional=True), None, about="rigid body that the fluid moves")
         torque_about: tuple[float, ...] | None = key(
-            ListOf(Real(), 2, 3, optional=True, noun="numbers"), None, units="m",
+            ListOf(Real(), 2, 3, optional=True, noun="numbers"),
+            None,
+            units="m",
             about="point that torques on bodies are about; null: their centroid",
-        )  # fmt: skip
+        )
 
     domain: Domain
     layouts: tuple[FieldLayout, ...]

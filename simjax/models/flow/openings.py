@@ -19,9 +19,11 @@ side("outflow", groups=("flow",), about="what leaves is carried out at the mean 
 
 
 @side(
-    "open", groups=("flow",), keys=(FieldSchema("pressure", units="m2 s-2"),),
+    "open",
+    groups=("flow",),
+    keys=(FieldSchema("pressure", units="m2 s-2"),),
     about="a given kinematic pressure, at which fluid passes in or out",
-)  # fmt: skip
+)
 class OpenSide(Side):
     """A side at a given kinematic pressure (over density, length^2 / time^2), through which fluid passes in or out.
 
@@ -201,9 +203,11 @@ def _padded(domain: Domain, layout: FieldLayout, line: Array, axis: int, width: 
     height = grid.mean_spacing[axis]
     # As many copies of the line as a stencil needs cells; the first one is on the side.
     top = Grid(
-        replaced(grid.shape, width), replaced(grid.lower, grid.upper[axis]),
-        replaced(grid.upper, grid.upper[axis] + width * height), replaced(grid.stretch, None),
-    )  # fmt: skip
+        replaced(grid.shape, width),
+        replaced(grid.lower, grid.upper[axis]),
+        replaced(grid.upper, grid.upper[axis] + width * height),
+        replaced(grid.stretch, None),
+    )
     plane = Domain(top, replaced(domain.split, None), lines=replaced(domain.lines, None))
     free = _replaced(_replaced(layout, axis, LOWER, Neumann()), axis, UPPER, Neumann())
     padded = plane.pad(jnp.concatenate([line] * width, axis=line.ndim + axis - grid.ndim), free, width, t)

@@ -100,17 +100,27 @@ class PassiveScalar(CarryingFlow):
         surface: SolidSurface | None = None,
     ):
         super().__init__(
-            domain, sides, scheme, forces=forces, source=source, pressure_solver=pressure_solver,
-            turbulence=turbulence, advection=advection, surface=surface,
-        )  # fmt: skip
+            domain,
+            sides,
+            scheme,
+            forces=forces,
+            source=source,
+            pressure_solver=pressure_solver,
+            turbulence=turbulence,
+            advection=advection,
+            surface=surface,
+        )
 
     @classmethod
     def configured(cls, setup):
         values = setup.values
         return cls.of(setup), Params(
-            values["viscosity"], values["drag"], values["diffusivity"],
-            turbulent_prandtl=values["turbulent_prandtl"], **momentum_params(setup),
-        )  # fmt: skip
+            values["viscosity"],
+            values["drag"],
+            values["diffusivity"],
+            turbulent_prandtl=values["turbulent_prandtl"],
+            **momentum_params(setup),
+        )
 
     def with_flow(self, flow, scalar):
         return State(flow.velocity, scalar, outlets=flow.outlets, reaction=flow.reaction)

@@ -28,8 +28,10 @@ Neighbours = tuple[tuple[Array, Array], ...]
 
 def mirrored(layout: FieldLayout) -> FieldLayout:
     """For coefficients: periodic where the flow is, else going on unchanged beyond sides."""
-    ends = [(Periodic(), Periodic()) if layout.is_periodic(axis) else (Neumann(), Neumann())
-            for axis in range(len(layout.boundaries))]  # fmt: skip
+    ends = [
+        (Periodic(), Periodic()) if layout.is_periodic(axis) else (Neumann(), Neumann())
+        for axis in range(len(layout.boundaries))
+    ]
     return center_layout(ends)
 
 
@@ -297,8 +299,11 @@ def friction(depth: Array, spacing: Sequence[Spacing], component: int | None) ->
 
 def counted(padded: Array, by: Friction) -> Array:
     """The sum of the neighbours of a field with one cell more all around, by their part in `Friction.explicit`."""
-    terms = [share * shift(padded, padded.ndim, axis, to) for axis, pair in enumerate(by.explicit)
-             for to, share in zip((-1, 1), pair, strict=True)]  # fmt: skip
+    terms = [
+        share * shift(padded, padded.ndim, axis, to)
+        for axis, pair in enumerate(by.explicit)
+        for to, share in zip((-1, 1), pair, strict=True)
+    ]
     return sum(terms[1:], terms[0])
 
 

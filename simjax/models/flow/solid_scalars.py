@@ -266,8 +266,11 @@ def _with_chosen(domain: Domain, layout: FieldLayout, u: Array, marks: Neighbour
 
     def chosen(u: Array) -> Array:
         padded = domain.pad(u, wall_layout(layout), 1)
-        terms = [mark * shift(padded, ndim, axis, by) for axis, pair in enumerate(marks)
-                 for mark, by in zip(pair, (-1, 1), strict=True)]  # fmt: skip
+        terms = [
+            mark * shift(padded, ndim, axis, by)
+            for axis, pair in enumerate(marks)
+            for mark, by in zip(pair, (-1, 1), strict=True)
+        ]
         return sum(terms[1:], terms[0])
 
     return u + chosen(u + chosen(u))

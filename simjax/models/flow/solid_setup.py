@@ -105,9 +105,12 @@ def surface_of(setup: Setup, carried: str) -> SolidSurface | None:
 def require_surface(surface: SolidSurface, scheme: str, carried: str) -> None:
     """Refuse what a carried scalar cannot do around bodies."""
     for _, sentence in _surface_refusals(
-        carried, scheme, surface.value is not None, surface.flux is not None,
+        carried,
+        scheme,
+        surface.value is not None,
+        surface.flux is not None,
         surface.solid.moving or surface.solid.velocity is not None,
-    ):  # fmt: skip
+    ):
         raise ConfigurationError(f"{sentence}.")
 
 

@@ -268,9 +268,20 @@ class Solid(eqx.Module):
         padded = domain.pad(active.astype(dtype), beside, 1)
         fill = jnp.where(active, 0.0, inverse(neighbour_sum(padded, ndim)))
         still = Immersion(
-            faces, tuple(map(ghost_weights, faces.depth)), rate, area, profile, None, seeping,
-            projected, uncut, active, fill, operator, approximate(operator, layout),
-        )  # fmt: skip
+            faces,
+            tuple(map(ghost_weights, faces.depth)),
+            rate,
+            area,
+            profile,
+            None,
+            seeping,
+            projected,
+            uncut,
+            active,
+            fill,
+            operator,
+            approximate(operator, layout),
+        )
         v = faces.velocity
         if v is None:
             return still
@@ -367,9 +378,14 @@ def potential(immersion: Immersion, domain: Domain, divergence: Array, impulse: 
         right = without_mean(right - taken * (domain.sum(volumes * right) / domain.sum(volumes * taken)))
     known = operator(lax.stop_gradient(impulse), 0.0)
     found = solve_elliptic(
-        operator, immersion.inverse, -volumes * right, shift,
-        tolerance=100 * eps, limit=MOST_ITERATIONS, scale=jnp.sqrt(domain.dot(known, known)),
-    ).solution  # fmt: skip
+        operator,
+        immersion.inverse,
+        -volumes * right,
+        shift,
+        tolerance=100 * eps,
+        limit=MOST_ITERATIONS,
+        scale=jnp.sqrt(domain.dot(known, known)),
+    ).solution
     return without_mean(found) if operator.closed else jnp.where(connected, found, 0.0)
 
 
@@ -383,9 +399,14 @@ def _share_projected(open_part: Array, depth: Array) -> Array:
 
 
 def slowing(
-    domain: Domain, layout: FieldLayout, faces: Faces, velocity: Sequence[Array], layouts: Sequence[FieldLayout], t,
+    domain: Domain,
+    layout: FieldLayout,
+    faces: Faces,
+    velocity: Sequence[Array],
+    layouts: Sequence[FieldLayout],
+    t,
     reach: Reach,
-) -> tuple[Array, ...]:  # fmt: skip
+) -> tuple[Array, ...]:
     """The explicit part of the friction of bodies in the Laplacian of each component, less ghost values in its place.
 
     layout: of the pressure. layouts: of the velocity, whose values in bodies are those of `Immersion.join`.
@@ -413,9 +434,16 @@ def seepage(immersion: Immersion, gradients: Sequence[Array], time: Array) -> tu
 
 
 def reaction(
-    immersion: Immersion, domain: Domain, layout: FieldLayout, before: Reaction, free: Sequence[Array],
-    joined: Sequence[Array], phi: Array, gradients: Sequence[Array], step: Array,
-) -> Reaction:  # fmt: skip
+    immersion: Immersion,
+    domain: Domain,
+    layout: FieldLayout,
+    before: Reaction,
+    free: Sequence[Array],
+    joined: Sequence[Array],
+    phi: Array,
+    gradients: Sequence[Array],
+    step: Array,
+) -> Reaction:
     """The pressure, and the force and torque of the fluid on the bodies: the momentum that it loses to them in a stage.
 
     before: the reaction with the impulse of the pressure that acted in the stage. free, joined: the velocity before and
@@ -434,9 +462,14 @@ def reaction(
     pressure = rate * jnp.where(immersion.active, before.impulse + phi, 0.0)
     pressure = pressure + immersion.fill * neighbour_sum(domain.pad(pressure, layout, 1), domain.grid.ndim)
     return Reaction(
-        pressure, tuple(rate * force), tuple(rate * torque), jnp.zeros_like(phi), jnp.zeros_like(before.elapsed),
-        jax.tree.map(jnp.zeros_like, before.beside), step,
-    )  # fmt: skip
+        pressure,
+        tuple(rate * force),
+        tuple(rate * torque),
+        jnp.zeros_like(phi),
+        jnp.zeros_like(before.elapsed),
+        jax.tree.map(jnp.zeros_like, before.beside),
+        step,
+    )
 
 
 def with_more(reaction: Reaction, force: Array, torque: Array) -> Reaction:

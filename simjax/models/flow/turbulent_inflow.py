@@ -103,9 +103,11 @@ def waves_of(seed: int | Array, ndim: int) -> Waves:
     rates = jax.scipy.special.ndtri(jnp.clip(spread[1], 1e-6, 1 - 1e-6))
     amplitude = math.sqrt(2 / GROUPS)
     return Waves(
-        vectors.reshape(count, ndim), amplitude * across.reshape(count, ndim), rates,
+        vectors.reshape(count, ndim),
+        amplitude * across.reshape(count, ndim),
+        rates,
         2 * math.pi * _drawn(of_phases, count),
-    )  # fmt: skip
+    )
 
 
 def _drawn(key: Array, *shape: int) -> Array:

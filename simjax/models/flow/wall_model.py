@@ -39,8 +39,9 @@ class WallModel(SlipWall):
 
 def modelled_walls(sides: Sequence[tuple[Side, Side]]) -> tuple[Wall, ...]:
     """The ends of axes that have the friction of `WallModel`."""
-    return tuple((axis, end) for axis, pair in enumerate(sides) for end in (LOWER, UPPER)
-                 if isinstance(pair[end], WallModel))  # fmt: skip
+    return tuple(
+        (axis, end) for axis, pair in enumerate(sides) for end in (LOWER, UPPER) if isinstance(pair[end], WallModel)
+    )
 
 
 def check_walls(config: Any) -> Iterator[tuple[str, str]]:
@@ -135,9 +136,11 @@ def _others(
 
     grid, (i, j) = domain.grid, along
     layer = Grid(
-        one(grid.shape, 1), grid.lower, one(grid.upper, grid.lower[axis] + grid.mean_spacing[axis]),
+        one(grid.shape, 1),
+        grid.lower,
+        one(grid.upper, grid.lower[axis] + grid.mean_spacing[axis]),
         one(grid.stretch, None),
-    )  # fmt: skip
+    )
     plane = Domain(layer, one(domain.split, None), lines=one(domain.lines, None))
     still = (Neumann(), Neumann())
     free = tuple(FieldLayout(kind.offset, one(kind.boundaries, still), kind.units) for kind in layouts)

@@ -61,10 +61,13 @@ class GasSide(Side):
 
 
 @side(
-    "no_slip", groups=GAS_SIDES, tight=True, keys=(VELOCITY, FieldSchema("temperature", units="K", optional=True)),
+    "no_slip",
+    groups=GAS_SIDES,
+    tight=True,
+    keys=(VELOCITY, FieldSchema("temperature", units="K", optional=True)),
     about="the gas sticks to the wall, which moves with the velocity; heat passes where its temperature is given",
     plain=NoSlipWall,
-)  # fmt: skip
+)
 class GasWall(GasSide):
     """A wall that a gas sticks to; velocity and temperature are its own (none: at rest, and heat does not pass).
 
@@ -86,9 +89,11 @@ class GasWall(GasSide):
 
 
 @side(
-    "inflow", groups=GAS_SIDES, keys=(DENSITY, VELOCITY, PRESSURE, SCALARS),
+    "inflow",
+    groups=GAS_SIDES,
+    keys=(DENSITY, VELOCITY, PRESSURE, SCALARS),
     about="the state of the gas beyond; what of it comes in is found by the flux",
-)  # fmt: skip
+)
 class GasInflow(GasSide):
     """The state of a gas beyond the side; what of it comes in is found by the flux (all, if it is supersonic).
 
@@ -121,9 +126,12 @@ class GasInflow(GasSide):
 
 
 @side(
-    "outflow", groups=GAS_SIDES, keys=(FieldSchema("pressure", units="Pa", optional=True),),
-    about="everything leaves unchanged, against the pressure where it is given", plain=Outflow,
-)  # fmt: skip
+    "outflow",
+    groups=GAS_SIDES,
+    keys=(FieldSchema("pressure", units="Pa", optional=True),),
+    about="everything leaves unchanged, against the pressure where it is given",
+    plain=Outflow,
+)
 class GasOutflow(GasSide):
     """Everything leaves unchanged; `pressure` is that beyond the side (none: that of the gas).
 

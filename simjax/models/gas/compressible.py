@@ -134,13 +134,17 @@ class Compressible(GasBalances, ExplicitModel):
         variables: str = key(Choice(get_args(gas.Variables)), "characteristic", about="what is interpolated")
         flux: str = key(Choice((*riemann.FLUXES,)), "hllc", about="numerical flux")
         density_floor: float | None = key(
-            Real(above=0.0, optional=True), None, units="kg m-3",
+            Real(above=0.0, optional=True),
+            None,
+            units="kg m-3",
             about="least density, to which the state is raised; null: none",
-        )  # fmt: skip
+        )
         pressure_floor: float | None = key(
-            Real(above=0.0, optional=True), None, units="Pa",
+            Real(above=0.0, optional=True),
+            None,
+            units="Pa",
             about="least pressure, to which the state is raised; null: none",
-        )  # fmt: skip
+        )
 
     domain: Domain
     layouts: GasLayouts
@@ -172,9 +176,12 @@ class Compressible(GasBalances, ExplicitModel):
         self.density_layout = density_layout(sides)
         self.plain = plain_layout(sides)
         require_widths(
-            f"physics.reconstruction={self.scheme.reconstruction}", domain, self.plain,
-            transport.FLUX_WEIGHTS[self.scheme.reach], "mc",
-        )  # fmt: skip
+            f"physics.reconstruction={self.scheme.reconstruction}",
+            domain,
+            self.plain,
+            transport.FLUX_WEIGHTS[self.scheme.reach],
+            "mc",
+        )
 
     @classmethod
     def configured(cls, setup):
@@ -380,7 +387,7 @@ class Compressible(GasBalances, ExplicitModel):
         """Totals of mass, momentum and energy (integrals); the largest |u| / c; least density and pressure."""
         domain = self.domain
         w = riemann.primitive(_conserved(state), params.gamma)
-        mach = _mach(w, params.gamma)
+        mach = riemann.mach_number(w, params.gamma)
         mean = domain.grid.mean_spacing
         volume, share = math.prod(mean), math.prod(map(relative, self._widths(w.density.dtype), mean))
         share = ring_volumes(share, domain, self.plain, w.density.dtype)
@@ -462,7 +469,7 @@ class Compressible(GasBalances, ExplicitModel):
         result |= {f"velocity_{axis}": u for axis, u in zip(AXES, w.velocity, strict=False)}
         result |= {f"scalars_{number}": s for number, s in enumerate(w.scalars)}
         result["temperature"] = w.pressure / (w.density * self._gas_constant(w.density))
-        result["mach"] = _mach(w, params.gamma)
+        result["mach"] = riemann.mach_number(w, params.gamma)
         result["schlieren"] = self._schlieren(state)
         return result
 
@@ -476,7 +483,7 @@ class Compressible(GasBalances, ExplicitModel):
                 * (shift(rho, ndim, axis, 1) - shift(rho, ndim, axis, -1))
                 for axis, h in enumerate(spacing)
             ]
-            return _root(riemann.squared_norm(tuple(slopes)))
+            return riemann.smooth_root(riemann.squared_norm(tuple(slopes)))
 
         return self.domain.apply_spaced(steepness, state.density, self.plain, 1)
 
@@ -486,14 +493,3 @@ Compressible.Params, Compressible.State = Params, State
 
 def _conserved(state: State) -> Conserved:
     return Conserved(state.density, state.momentum, state.energy, state.scalars)
-
-
-def _root(square: Array) -> Array:
-    """Square root whose derivative at zero is zero."""
-    positive = square > 0
-    return jnp.where(positive, jnp.sqrt(jnp.where(positive, square, 1)), 0)
-
-
-def _mach(w: Primitive, gamma: Array) -> Array:
-    """|u| / c."""
-    return _root(riemann.squared_norm(w.velocity) * w.density / (gamma * w.pressure))

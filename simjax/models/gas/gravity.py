@@ -9,9 +9,16 @@ from simjax.ops.spacing import Spacing, along, between_centers, without_ends
 
 
 def fallen(
-    slope: Conserved, mass: Array, rises: Sequence[Array], stretch: Spacing, axis: int, pull: Array,
-    spacing: Sequence[Spacing], width: int, unit: float,
-) -> Conserved:  # fmt: skip
+    slope: Conserved,
+    mass: Array,
+    rises: Sequence[Array],
+    stretch: Spacing,
+    axis: int,
+    pull: Array,
+    spacing: Sequence[Spacing],
+    width: int,
+    unit: float,
+) -> Conserved:
     """`slope` of a block, times `unit`, with what gravity adds along an axis.
 
     mass: its flux on the n + 1 faces. rises: hydrostatic differences of pressure around each face. stretch: widths of

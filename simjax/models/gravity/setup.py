@@ -256,9 +256,14 @@ class GravityFamily(ParticleFamily):
         if physics.forces == "p3m":
             skin = self._skin
             return capacities_of_pairs(
-                config, bounds, start.position, blocks, reach=physics.cutoff + skin,
-                number_density=self._densest(start, physics.cutoff + skin), steps=steps_in(config, skin / 2, speed),
-            )  # fmt: skip
+                config,
+                bounds,
+                start.position,
+                blocks,
+                reach=physics.cutoff + skin,
+                number_density=self._densest(start, physics.cutoff + skin),
+                steps=steps_in(config, skin / 2, speed),
+            )
         cells = physics.mesh_cells
         pairs = all(n % (2 * k) == 0 for n, k in zip(cells, blocks, strict=True))
         few = start.count < FEW * math.prod(cells)

@@ -31,16 +31,18 @@ class ChargeKeys:
     )
     constant: float = key(Real(above=0.0), 1.0, about="1 / (4 pi eps), energy times length over charge squared")
     method: str = key(
-        Choice(("mesh", "ewald")), "mesh",
+        Choice(("mesh", "ewald")),
+        "mesh",
         about="sum beyond the cutoff: on a mesh, or wave by wave, for small boxes",
-    )  # fmt: skip
+    )
     tolerance: float = key(
         Real(1e-12, 0.1), 1e-3, about="erfc(alpha cutoff); waves and mesh are as fine as that asks for", fixed=True
     )
     mesh_cells: tuple[int, ...] | None = key(
-        ListOf(Integer(4, 2**20), 3, 3, optional=True, noun="cell counts, one per axis"), None,
+        ListOf(Integer(4, 2**20), 3, 3, optional=True, noun="cell counts, one per axis"),
+        None,
         about="cells of the mesh; null: as many as the tolerance asks for, on any devices",
-    )  # fmt: skip
+    )
     background: bool = key(Flag(), False, about="whether a uniform charge may neutralise a net one")
 
 

@@ -119,9 +119,7 @@ class StillingerWeber(MomentPotential):
         two, flat, alone, twice = even
         entries = iter(twice)
         # A symmetric matrix: what stands beside the diagonal counts twice.
-        square = sum(
-            (1 if b == a else 2) * next(entries) ** 2 for a in range(len(odd)) for b in range(a, len(odd))
-        )  # fmt: skip
+        square = sum((1 if b == a else 2) * next(entries) ** 2 for a in range(len(odd)) for b in range(a, len(odd)))
         # Over ordered pairs of partners; half of them are triples.
         triples = square + 2 / 3 * squared(odd) + flat * flat / 9 - 16 / 9 * alone
         return params.epsilon / 2 * (two + params.strength * triples)

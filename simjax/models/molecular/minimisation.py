@@ -37,9 +37,11 @@ class Fire(Dynamics):
         power, speed, strength = (
             system.sum(state, jnp.sum(a * b, axis=0))
             for a, b in (
-                (state.force, state.velocity), (state.velocity, state.velocity), (state.force, state.force),
+                (state.force, state.velocity),
+                (state.velocity, state.velocity),
+                (state.force, state.force),
             )
-        )  # fmt: skip
+        )
         downhill = power > 0
         # Where power is positive, so is the force.
         ratio = jnp.sqrt(jnp.where(downhill, speed, 0) / jnp.where(downhill, strength, 1))

@@ -232,7 +232,7 @@ class MolecularDynamics(StepsInParts):
             assert arrangement.links is not None
             bonded = self.bonds.evaluate(
                 self.cells, state.position, state.ids, state.species, arrangement.links, params.bonds
-            )  # fmt: skip
+            )
             found = jax.tree.map(jnp.add, found, bonded)
         return found
 

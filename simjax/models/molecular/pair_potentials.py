@@ -158,9 +158,11 @@ class ScaledKeys:
         Real(above=0.0), 100, "species", "each species with itself, in units of sigma; null: alike"
     )
     cross_epsilon: tuple[float, ...] | None = _per_species(
-        Real(low=0.0), 4950, "pair of species",
+        Real(low=0.0),
+        4950,
+        "pair of species",
         "unlike species 01, 02, ..., 12, ..., in units of epsilon; null: geometric means",
-    )  # fmt: skip
+    )
     cross_sigma: tuple[float, ...] | None = _per_species(
         Real(above=0.0), 4950, "pair of species", "unlike species, in units of sigma; null: means"
     )

@@ -5,23 +5,23 @@ from simjax.schema.parts import Parts
 _HERE = "simjax.models.molecular."
 
 POTENTIALS = Parts(
-    "potential", f"{_HERE}interaction:Interaction",
+    "potential",
+    f"{_HERE}interaction:Interaction",
     (
         f"{_HERE}pair_potentials",
         f"{_HERE}many_body",
     ),
-)  # fmt: skip
+)
 BONDS = Parts("bond", f"{_HERE}bonds:Bond", (f"{_HERE}bonds",))
 ANGLES = Parts("angle", f"{_HERE}bonds:AnglePotential", (f"{_HERE}bonds",))
 THERMOSTATS = Parts(
-    "thermostat", f"{_HERE}velocity_verlet:Dynamics",
+    "thermostat",
+    f"{_HERE}velocity_verlet:Dynamics",
     (
         f"{_HERE}langevin",
         f"{_HERE}nose_hoover",
     ),
-)  # fmt: skip
+)
 
-potential, bond, angle, thermostat = (
-    parts.declare for parts in (POTENTIALS, BONDS, ANGLES, THERMOSTATS)
-)  # fmt: skip
+potential, bond, angle, thermostat = (parts.declare for parts in (POTENTIALS, BONDS, ANGLES, THERMOSTATS))
 """Decorators: `@potential("yukawa")` declares a class."""

@@ -41,7 +41,7 @@ class Samples(eqx.Module):
 
 def sample(
     model: MolecularDynamics, params: Params, state: Any, schedule: Schedule, *, frames: int, clock: Clock | None = None
-) -> tuple[Samples, Trajectory]:  # fmt: skip
+) -> tuple[Samples, Trajectory]:
     """`frames` frames of a run from `state`, and the run's end, where the next samples may start with its clock.
 
     model: of a dynamics at constant temperature, such as `Langevin`. No gradient flows through samples.
@@ -49,9 +49,16 @@ def sample(
     # Without gradient: nothing of the run is kept for reverse mode.
     params, state = jax.lax.stop_gradient((vary_like(params, state), state))
     run = simulate(
-        model, None, params, state, schedule, frames=frames, clock=clock, on_fault="keep",
+        model,
+        None,
+        params,
+        state,
+        schedule,
+        frames=frames,
+        clock=clock,
+        on_fault="keep",
         observe=lambda t, state, params: model.arrange(state, params),
-    )  # fmt: skip
+    )
     states, arrangements, faults = run.observed
     fault = jax.lax.reduce(faults, jnp.zeros((), faults.dtype), jax.lax.bitwise_or, (0,))
     run = eqx.tree_at(lambda run: run.clock.status, run, run.clock.status | fault)

@@ -48,28 +48,32 @@ class MolecularDynamicsPhysics:
     mode: str = key(Choice(("truncated", *ENDINGS)), "truncated", about="what stays continuous at the cutoff")
     cutoff: float = key(Real(above=0.0), 2.5, about="distance beyond which pairs do not act, a length", fixed=True)
     thermostat: Chosen | None = key(
-        PartOf(THERMOSTATS, optional=True), None,
+        PartOf(THERMOSTATS, optional=True),
+        None,
         about="bath of a given temperature; null: constant energy; brownian: overdamped, velocities stay",
-    )  # fmt: skip
+    )
     mass: tuple[float, ...] = key(
         ListOf(Real(above=0.0), 1, 100, noun="masses, one per species"), (1.0,), about="mass of a particle"
     )
     walls: str = key(
-        Choice(("open", "reflecting")), "open",
+        Choice(("open", "reflecting")),
+        "open",
         about="ends of axes that are not periodic; open: a particle that leaves is an error",
-    )  # fmt: skip
+    )
     bond: Chosen | None = key(
-        PartOf(BONDS, optional=True), None,
+        PartOf(BONDS, optional=True),
+        None,
         about="potential between neighbours in chains of particles.chain_length, or of the bonds in particles.file, "
         "which leave each other out of potential; null: no bonds",
-    )  # fmt: skip
+    )
     angle: Chosen | None = key(
         PartOf(ANGLES, optional=True), None, about="potential of the angle between two bonds; null: none"
     )
     charges: ChargeKeys | None = key(
-        Nested(ChargeKeys, optional=True), None,
+        Nested(ChargeKeys, optional=True),
+        None,
         about="charges that act as constant q_i q_j / r, with all images; null: none",
-    )  # fmt: skip
+    )
 
 
 def _check(config: Any) -> Iterator[tuple[str, str]]:
@@ -150,14 +154,22 @@ def _molecular_dynamics(config: Config, cells: Cells, skin: NeighborPolicy, step
     bonds, of_bonds = build_bonds(config, cells, skin, values) if physics.bond is not None else (None, None)
     # Its domain is a property, which the checker of types takes for a field.
     model = molecular_dynamics.MolecularDynamics(  # pyright: ignore[reportCallIssue]
-        cells=cells, skin=skin, potential=potential, steps_per_arrangement=steps, dynamics=dynamics,
-        bonds=bonds, electrostatics=build_electrostatics(physics, cells, skin) if charged else None,
+        cells=cells,
+        skin=skin,
+        potential=potential,
+        steps_per_arrangement=steps,
+        dynamics=dynamics,
+        bonds=bonds,
+        electrostatics=build_electrostatics(physics, cells, skin) if charged else None,
         reflecting=physics.walls == "reflecting",
-    )  # fmt: skip
+    )
     return model, molecular_dynamics.Params(
-        parameters, jnp.asarray(mass, jnp.dtype(config.precision)), moved_by,
-        bonds=of_bonds, charges=build_charges(physics, values) if charged else None,
-    )  # fmt: skip
+        parameters,
+        jnp.asarray(mass, jnp.dtype(config.precision)),
+        moved_by,
+        bonds=of_bonds,
+        charges=build_charges(physics, values) if charged else None,
+    )
 
 
 def _skin_length(config: Config) -> float:
@@ -184,9 +196,7 @@ class MolecularFamily(ParticleFamily):
 
     units = "atom-steps/s"
     advice = "Try a smaller time.dt, or another start: a lattice, or a larger particles.distance."
-    at_start = (
-        "two particles may stand at the same place: check the file, or write particles.placement=random"
-    )  # fmt: skip
+    at_start = "two particles may stand at the same place: check the file, or write particles.placement=random"
     shown = ("temperature", "energy_drift")
 
     @property
@@ -214,9 +224,14 @@ class MolecularFamily(ParticleFamily):
         fastest *= math.sqrt(2 * math.log(start.count + 1) + config.ndim)
         skin = _skin_length(config)
         return capacities_of_pairs(
-            config, self.bounds, start.position, blocks, reach=config.physics.cutoff + skin,
-            number_density=start.count / self.bounds.volume, steps=steps_in(config, skin / 2, fastest),
-        )  # fmt: skip
+            config,
+            self.bounds,
+            start.position,
+            blocks,
+            reach=config.physics.cutoff + skin,
+            number_density=start.count / self.bounds.volume,
+            steps=steps_in(config, skin / 2, fastest),
+        )
 
     def diameters(self):
         potential = self.config.physics.potential
@@ -279,9 +294,10 @@ class MolecularFamily(ParticleFamily):
         lengths = np.subtract(bounds.upper, bounds.lower)
         upper = np.add(bounds.lower, lengths * (most / count) ** (1 / len(lengths)))
         return dataclasses.replace(
-            config, box=dataclasses.replace(config.box, upper=tuple(upper.tolist())),
+            config,
+            box=dataclasses.replace(config.box, upper=tuple(upper.tolist())),
             particles=dataclasses.replace(particles, count=None, density=density),
-        )  # fmt: skip
+        )
 
     def smooth(self):
         physics = self.config.physics

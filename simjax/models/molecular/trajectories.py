@@ -38,9 +38,15 @@ def motion_of(cells: Cells, state: Any, count: int) -> Motion:
 
 
 def follow(
-    model: MolecularDynamics, params: Params, start: Motion, species: Array, schedule: Schedule,
-    *, frames: int, checkpoint: Checkpoint = "auto",
-) -> tuple[Motion, Array]:  # fmt: skip
+    model: MolecularDynamics,
+    params: Params,
+    start: Motion,
+    species: Array,
+    schedule: Schedule,
+    *,
+    frames: int,
+    checkpoint: Checkpoint = "auto",
+) -> tuple[Motion, Array]:
     """The motion from `start` at the end of each of `frames` frames, differentiable in `params` and `start`.
 
     Several windows are `jax.vmap` over a leading axis of starts, inside `distribute`.
@@ -61,7 +67,14 @@ def follow(
     params = jax.tree.map(lambda p: cast_varying(p, model.domain.names), params)
     state, lost = model.state_from(start.position, start.velocity, species, params)
     run = simulate(
-        model, None, params, state, schedule, frames=frames, checkpoint=checkpoint, on_fault="keep",
+        model,
+        None,
+        params,
+        state,
+        schedule,
+        frames=frames,
+        checkpoint=checkpoint,
+        on_fault="keep",
         observe=lambda t, state, params: motion_of(model.cells, state, species.shape[0]),
-    )  # fmt: skip
+    )
     return run.observed, run.clock.status | jnp.where(lost > 0, CELL_FULL, OK).astype(jnp.int32)

@@ -40,12 +40,13 @@ class ChargedParticlesConfig(ParticlesSection):
     count: int = key(Integer(1, 2**30), about="particles of all species")
     placement: str = key(Choice(("quiet", "random")), "quiet", about="how particles are placed")
     fractions: tuple[float, ...] = key(
-        ListOf(Real(above=0.0, high=1.0), 1, 100, noun="shares, one per species"), (1.0,),
+        ListOf(Real(above=0.0, high=1.0), 1, 100, noun="shares, one per species"),
+        (1.0,),
         about="shares of the species",
-    )  # fmt: skip
+    )
     temperature: tuple[float, ...] = key(
         ListOf(Real(low=0.0), 1, 100, noun=PER_SPECIES), (0.0,), about="temperature of a species, an energy"
-    )  # fmt: skip
+    )
 
     def check(self, box):
         assert box.periodic is not None
@@ -80,7 +81,7 @@ class ChargedPhysics:
     mass: tuple[float, ...] = key(ListOf(Real(above=0.0), 1, 100, noun=PER_SPECIES), (1.0,), about="mass of a particle")
     number_density: float = key(
         Real(above=0.0), 1.0, about="number density of all species, 1/length^ndim; a simulated particle stands for many"
-    )  # fmt: skip
+    )
     permittivity: float = key(Real(above=0.0), 1.0, about="eps")
     magnetic_field: tuple[float, ...] | None = key(
         ListOf(Real(), 3, 3, optional=True, noun="components"), None, about="B, uniform; null: none"
@@ -119,13 +120,9 @@ def fastest(config: Any) -> float:
     """About the largest of the speeds with which particles start."""
     physics, particles = config.physics, config.particles
     species = len(particles.fractions)
-    mass, temperature, drift = (
-        of_each(u, species) for u in (physics.mass, particles.temperature, particles.drift)
-    )  # fmt: skip
+    mass, temperature, drift = (of_each(u, species) for u in (physics.mass, particles.temperature, particles.drift))
     largest = math.sqrt(2 * math.log(particles.count + 1))  # of so many normal numbers
-    return max(
-        abs(v) + largest * math.sqrt(t / m) for v, t, m in zip(drift, temperature, mass, strict=True)
-    )  # fmt: skip
+    return max(abs(v) + largest * math.sqrt(t / m) for v, t, m in zip(drift, temperature, mass, strict=True))
 
 
 def check_charged(config: Any) -> Iterator[tuple[str, str]]:

@@ -342,11 +342,13 @@ class Transport(ConservedScalar):
         config, keys, coefficients = setup.config, setup.keys, setup.coefficients
         factor = keys.velocity_factor
         model = cls(
-            setup.domain, setup.sides, keys.scheme,
+            setup.domain,
+            setup.sides,
+            keys.scheme,
             source=setup.source("concentration"),
             factor=None if factor is None else FormulaValue(Formula(factor), dict(setup.values)),
             tolerance=10.0**-keys.digits,
-        )  # fmt: skip
+        )
         diffusivity = coefficients["diffusivity"][0]
         given = config.coefficients["diffusivity"]
         if isinstance(given, tuple) and given[0].constant == 0:

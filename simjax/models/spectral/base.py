@@ -76,9 +76,12 @@ class SpectralModel(SemilinearModel):
     def declared(cls):
         """Periodic, without a Courant number."""
         return {
-            "fields": tuple(FieldSchema(field, units=cls.units) for field in cls.fields), "sides": (),
-            "integrators": SEMILINEAR, "limited": False, "dimensionless": cls.dimensionless,
-        }  # fmt: skip
+            "fields": tuple(FieldSchema(field, units=cls.units) for field in cls.fields),
+            "sides": (),
+            "integrators": SEMILINEAR,
+            "limited": False,
+            "dimensionless": cls.dimensionless,
+        }
 
     @classmethod
     def configured(cls, setup: Setup, **options):

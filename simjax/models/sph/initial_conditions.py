@@ -51,9 +51,15 @@ def taylor_green(count: int, length: float, speed: Array, density: Array, scatte
 
 
 def tank(
-    fluid: Sequence[float], size: Sequence[float], spacing: float, density: Array, gravity: Array,
-    *, lid: bool = False, headroom: float = 0.0,
-) -> InitialCondition:  # fmt: skip
+    fluid: Sequence[float],
+    size: Sequence[float],
+    spacing: float,
+    density: Array,
+    gravity: Array,
+    *,
+    lid: bool = False,
+    headroom: float = 0.0,
+) -> InitialCondition:
     """A block of fluid at rest in the lower corner of a tank with walls, its pressure hydrostatic.
 
     Args:
@@ -87,9 +93,7 @@ def tank(
     lower = (-LAYERS * spacing,) * ndim
     upper = [(n + more) * spacing for n, more in zip(cells, above, strict=True)]
     upper[-1] += headroom
-    return InitialCondition(
-        lower, tuple(upper), (False,) * ndim, position, jnp.zeros_like(position), pressure, species
-    )  # fmt: skip
+    return InitialCondition(lower, tuple(upper), (False,) * ndim, position, jnp.zeros_like(position), pressure, species)
 
 
 def _counted(what: str, lengths: Sequence[float], spacing: float) -> list[int]:

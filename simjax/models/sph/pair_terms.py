@@ -105,9 +105,7 @@ def forces(kernel: SmoothingKernel, slip: bool) -> Callable[..., Any]:
         mine = carried / here.volume * dot(here.drift, gradient)
         # Where no particle is, there is no volume.
         theirs = carried / jnp.where(there.volume > 0, there.volume, here.volume) * dot(there.drift, gradient)
-        force = [
-            f + mine * a + theirs * b for f, a, b in zip(force, here.velocity, there.velocity, strict=True)
-        ]  # fmt: skip
+        force = [f + mine * a + theirs * b for f, a, b in zip(force, here.velocity, there.velocity, strict=True)]
         return {"force": tuple(force), "crowding": tuple(-weight * g for g in gradient)}
 
     return pair

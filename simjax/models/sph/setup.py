@@ -208,9 +208,14 @@ class SmoothedFamily(ParticleFamily):
         spacing, skin = self._places.spacing, self._skin
         fastest = MACH * float(np.max(parameters["sound_speed"]))
         return capacities_of_pairs(
-            self.config, self.bounds, start.position, blocks, reach=self._kernel.support + skin,
-            number_density=spacing**-self.config.ndim, steps=steps_in(self.config, skin / 2, fastest),
-        )  # fmt: skip
+            self.config,
+            self.bounds,
+            start.position,
+            blocks,
+            reach=self._kernel.support + skin,
+            number_density=spacing**-self.config.ndim,
+            steps=steps_in(self.config, skin / 2, fastest),
+        )
 
     def mass(self, start):
         return np.full(start.count, self.config.physics.rest_density * self._places.spacing**self.config.ndim)
@@ -230,10 +235,15 @@ class SmoothedFamily(ParticleFamily):
         skin = NeighborPolicy(kernel.support, self._skin, capacities.max_neighbors, capacities.max_particles)
         # Its domain is a property, which the checker of types takes for a field.
         model = WeaklyCompressibleSPH(  # pyright: ignore[reportCallIssue]
-            cells=cells, skin=skin, kernel=kernel,
-            spacing=self._places.spacing, steps_per_arrangement=capacities.rebuild_every, exponent=physics.exponent,
-            walls=physics.walls if self._places.placement == "tank" else "none", transport=physics.transport,
-        )  # fmt: skip
+            cells=cells,
+            skin=skin,
+            kernel=kernel,
+            spacing=self._places.spacing,
+            steps_per_arrangement=capacities.rebuild_every,
+            exponent=physics.exponent,
+            walls=physics.walls if self._places.placement == "tank" else "none",
+            transport=physics.transport,
+        )
         gravity = jnp.stack([values[f"gravity_{axis}"] for axis in AXES[: self.config.ndim]])
         names = ("sound_speed", "viscosity", "artificial_viscosity", "density_diffusion")
         return model, Params(density=values["rest_density"], gravity=gravity, **{name: values[name] for name in names})

@@ -123,9 +123,15 @@ class WeaklyCompressibleSPH(StepsInParts):
         zero = jnp.zeros_like(position)
         crowding = zero if self.transport else None
         state = State(
-            position, jnp.zeros(position.shape, jnp.int32), ids,
-            carried["velocity"], zero, crowding, carried["density"], carried["species"],
-        )  # fmt: skip
+            position,
+            jnp.zeros(position.shape, jnp.int32),
+            ids,
+            carried["velocity"],
+            zero,
+            crowding,
+            carried["density"],
+            carried["species"],
+        )
         state, arrangement, fault = self.arrange(state, params)
         return self._pressed(state, None, params, arrangement), lost, fault
 

@@ -175,8 +175,10 @@ class Acoustic(Layered, SplitModel, WaveEnergy):
             return (1 / density,) * self.domain.grid.ndim
         means = self.domain.apply(
             lambda rho: tuple(staggered_wave.mean_to(rho, layout.offset) for layout in self.layouts),
-            density, self._density_layout(), width=1,
-        )  # fmt: skip
+            density,
+            self._density_layout(),
+            width=1,
+        )
         return tuple(1 / mean for mean in means)
 
     def _volumes(self, scales: AxisScales, layout: FieldLayout, dtype) -> float | Array:
@@ -240,8 +242,9 @@ class Acoustic(Layered, SplitModel, WaveEnergy):
                 pressure = self._press(axis, pressure, factor, surface, prepared.scales)
         terms = [
             Term(axis, lines[axis], state.memory[axis][1], layer.center, -dt * layer.stiffness)
-            for axis, layer in enumerate(prepared.layers) if layer is not None
-        ]  # fmt: skip
+            for axis, layer in enumerate(prepared.layers)
+            if layer is not None
+        ]
         pressure, second = self.layer.correct(pressure, terms, dt)
         memory = list(state.memory)
         for term, kept in zip(terms, second, strict=True):

@@ -1,9 +1,8 @@
 """Electromagnetic waves in a medium of variable permittivity, permeability and conductivity."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -30,7 +29,7 @@ from simjax.models.waves.pml import LIGHT, AbsorbingLayer, Layered, mirrored_lay
 from simjax.models.waves.point_sources import PointSources, gather, locate, marks_of, per_volume, receive, spread
 from simjax.models.waves.scales import AxisScales, along, check_scales, scales_of
 from simjax.models.waves.scales import per_volume as per_volume_at
-from simjax.models.waves.setup import WaveKeys, check_waves, medium_function, points_of
+from simjax.models.waves.setup import WaveKeys, check_light, medium_function, points_of
 from simjax.models.waves.yee import ELECTRIC, MAGNETIC, POLARISATIONS, Curl, layout_of, layouts_of, terms_of_curl
 from simjax.ops import staggered_wave
 from simjax.ops.axisymmetric import RADIAL
@@ -89,20 +88,6 @@ class Prepared(eqx.Module):
     scales: AxisScales
 
 
-def _check_maxwell(components: tuple[str, ...]):
-    """The check of a model whose electric field has these components."""
-
-    def check(config: Any) -> Iterator[tuple[str, str]]:
-        yield from check_waves(config, "conductor", rings=components == ("z",))
-        along = config.physics.along
-        if config.grid.axisymmetric and along == "x" and config.physics.sources:
-            yield "physics.along", axisymmetry.ALONG_AXIS
-        if along is not None and along not in components:
-            yield "physics.along", f"physics.along = {along!r}: expected one of {', '.join(components)}"
-
-    return check
-
-
 def _maxwell(name: str, axes: int, electric: tuple[str, ...], magnetic: tuple[str, ...]):
     """Declare Maxwell's equations with these components of E and H."""
     return model(
@@ -123,7 +108,7 @@ def _maxwell(name: str, axes: int, electric: tuple[str, ...], magnetic: tuple[st
         stretched=True,
         axisymmetric=axes == 2,
         forced=(),
-        check=_check_maxwell(electric),
+        check=check_light(electric),
         balanced=lambda ndim, counts: (ENERGY,),
     )
 
@@ -165,9 +150,15 @@ class Maxwell(LightMedium, Layered, SplitModel, LightEnergy):
     order: int = eqx.field(static=True)
 
     def __init__(
-        self, domain: Domain, sides: Sequence[tuple[Side, Side]], *, polarisation: str | None = None,
-        along: str | None = None, order: int = 2, layer_cells: int = 12,
-    ):  # fmt: skip
+        self,
+        domain: Domain,
+        sides: Sequence[tuple[Side, Side]],
+        *,
+        polarisation: str | None = None,
+        along: str | None = None,
+        order: int = 2,
+        layer_cells: int = 12,
+    ):
         ndim = domain.grid.ndim
         polarisation = polarisation or ("tm" if ndim == 2 else "full")
         allowed = {2: ("tm", "te"), 3: ("full",)}.get(ndim, ())
@@ -196,9 +187,13 @@ class Maxwell(LightMedium, Layered, SplitModel, LightEnergy):
     def configured(cls, setup):
         keys = setup.keys
         model = cls(
-            setup.domain, setup.sides, polarisation=_POLARISATION_OF.get(setup.config.model),
-            along=keys.along, order=keys.order, layer_cells=keys.layer_cells,
-        )  # fmt: skip
+            setup.domain,
+            setup.sides,
+            polarisation=_POLARISATION_OF.get(setup.config.model),
+            along=keys.along,
+            order=keys.order,
+            layer_cells=keys.layer_cells,
+        )
         names = ("permittivity", "permeability", "conductivity")
         return model, Params(**{name: medium_function(setup, name) for name in names}, **points_of(setup))
 
@@ -384,8 +379,10 @@ class Maxwell(LightMedium, Layered, SplitModel, LightEnergy):
         width = staggered_wave.stiffest_halo(self.order, True)
         return self.domain.apply_spaced(
             lambda ones, spacing: staggered_wave.stiffest_square(ones, spacing, self.order, width),
-            jnp.ones(self.domain.block_shape, dtype), self.medium_layout, width,
-        )  # fmt: skip
+            jnp.ones(self.domain.block_shape, dtype),
+            self.medium_layout,
+            width,
+        )
 
     def receive(self, t, state, params) -> Array:
         """The component `along` of E at the receivers, (receivers,)."""
@@ -424,9 +421,12 @@ class Maxwell(LightMedium, Layered, SplitModel, LightEnergy):
 
         like = fields["electric"][0]
         return State(
-            tuple(fields["electric"]), tuple(fields["magnetic"]),
-            memories(self.curls_of_magnetic), memories(self.curls_of_electric), jnp.zeros((), like.dtype),
-        )  # fmt: skip
+            tuple(fields["electric"]),
+            tuple(fields["magnetic"]),
+            memories(self.curls_of_magnetic),
+            memories(self.curls_of_electric),
+            jnp.zeros((), like.dtype),
+        )
 
     def constrain(self, t, dt, state, params):
         """Tangential E and normal H vanish on conductors."""
@@ -464,9 +464,11 @@ class Maxwell(LightMedium, Layered, SplitModel, LightEnergy):
     def _fields(self):
         """Both fields with the names of their components: `electric_x`, ...; an only component has the field's."""
         for field, components, layouts in zip(
-            ("electric", "magnetic"), POLARISATIONS[self.polarisation],
-            (self.electric_layouts, self.magnetic_layouts), strict=True,
-        ):  # fmt: skip
+            ("electric", "magnetic"),
+            POLARISATIONS[self.polarisation],
+            (self.electric_layouts, self.magnetic_layouts),
+            strict=True,
+        ):
             names = [f"{field}_{AXES[c]}" for c in components] if len(components) > 1 else [field]
             yield field, names, layouts
 

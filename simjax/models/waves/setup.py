@@ -2,7 +2,7 @@
 
 import csv
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -147,6 +147,20 @@ def check_waves(config: Any, wall: str = "rigid", rings: bool = False) -> Iterat
                 yield f"{path}.signal", unended(f"{path}.signal: {error}")
     for number, position in enumerate(physics.receivers):
         yield from _check_position(f"physics.receivers[{number}]", position, grid)
+
+
+def check_light(components: tuple[str, ...]) -> Callable[[Any], Iterator[tuple[str, str]]]:
+    """Return the check of a configuration of light whose electric field has these components."""
+
+    def check(config: Any) -> Iterator[tuple[str, str]]:
+        yield from check_waves(config, "conductor", rings=components == ("z",))
+        along = config.physics.along
+        if config.grid.axisymmetric and along == "x" and config.physics.sources:
+            yield "physics.along", axisymmetry.ALONG_AXIS
+        if along is not None and along not in components:
+            yield "physics.along", f"physics.along = {along!r}: expected one of {', '.join(components)}"
+
+    return check
 
 
 def _check_position(path: str, position: tuple[float, ...], grid: Any) -> Iterator[tuple[str, str]]:

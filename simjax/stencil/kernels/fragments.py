@@ -178,4 +178,4 @@ RULES: dict[str, Callable[..., Fragment]] = {
     "convert_element_type": _converted,
     **dict.fromkeys(("broadcast_in_dim", "reshape", "squeeze", "expand_dims"), _shaped),
     **dict.fromkeys(("copy", "copy_p", "pvary", "pcast", "stop_gradient", "optimization_barrier"), _plain(lambda x: x)),
-}  # fmt: skip
+}

@@ -77,10 +77,20 @@ SUBSTITUTES: dict[str, dict[str, Callable[..., Array]]] = {
     "interpret": {},
     "tpu": {"expm1": expm1, "cbrt": cbrt},
     "gpu": {
-        "sqrt": sqrt, "pow": power, "integer_pow": integer_power, "expm1": expm1, "log1p": log1p, "cbrt": cbrt,
-        "floor": floor, "ceil": ceil, "is_finite": is_finite, "not": negation, "sign": sign, "logistic": logistic,
+        "sqrt": sqrt,
+        "pow": power,
+        "integer_pow": integer_power,
+        "expm1": expm1,
+        "log1p": log1p,
+        "cbrt": cbrt,
+        "floor": floor,
+        "ceil": ceil,
+        "is_finite": is_finite,
+        "not": negation,
+        "sign": sign,
+        "logistic": logistic,
     },
-}  # fmt: skip
+}
 """Per target and name of a primitive: what to call instead, with the primitive's operands and parameters.
 
 Nothing stands for erf, atan2 and rem on a GPU.

@@ -124,9 +124,15 @@ class Plan:
 
 
 def plan(
-    checkpoint: Checkpoint, *, frames: int, steps: int, state_bytes: int, stages: int = 1, values: int | None = None,
+    checkpoint: Checkpoint,
+    *,
+    frames: int,
+    steps: int,
+    state_bytes: int,
+    stages: int = 1,
+    values: int | None = None,
     memory: int | None = None,
-) -> Plan:  # fmt: skip
+) -> Plan:
     """The plan that `checkpoint` asks for, for a run of `frames` frames of `steps` steps of so many `stages`.
 
     values: states that hold all that reverse mode needs of a step, where that is known. memory: bytes of the device, by
@@ -146,8 +152,11 @@ def plan(
         most = AUTO_BYTES if memory is None else int(AUTO_SHARE * memory)
         found = plan(
             _all_kept(frames, steps, state_bytes, stages, values, most) or "two_level",
-            frames=frames, steps=steps, state_bytes=state_bytes, stages=stages,
-        )  # fmt: skip
+            frames=frames,
+            steps=steps,
+            state_bytes=state_bytes,
+            stages=stages,
+        )
         if memory is not None:
             LOG.info("checkpoints, of %s: %s", readable_bytes(memory), found)
         return found

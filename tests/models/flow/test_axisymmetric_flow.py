@@ -272,18 +272,22 @@ def test_a_potential_that_is_given_on_the_outer_side_has_the_source():
 
 
 RUN = {
-    "grid": {"shape": [8, 8], "axisymmetric": True}, "physics": {"viscosity": 0.1},
+    "grid": {"shape": [8, 8], "axisymmetric": True},
+    "physics": {"viscosity": 0.1},
     "boundaries": {"x": {"lower": "slip", "upper": "no_slip"}, "y": "periodic"},
-    "initial": {"velocity": ["0", "0"]}, "time": {"end": 1.0, "output_every": 1.0},
-}  # fmt: skip
+    "initial": {"velocity": ["0", "0"]},
+    "time": {"end": 1.0, "output_every": 1.0},
+}
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"boundaries": {"x": "no_slip", "y": "periodic"}}, r"boundaries\.x\.lower = no_slip: expected slip"),
-        ({"boundaries": {"x": {"lower": "slip", "upper": "outflow"}, "y": "periodic"}},
-         r"boundaries\.x\.upper: expected a wall or an inflow"),
+        (
+            {"boundaries": {"x": {"lower": "slip", "upper": "outflow"}, "y": "periodic"}},
+            r"boundaries\.x\.upper: expected a wall or an inflow",
+        ),
         ({"physics": {"viscosity": 0.1, "turbulence": "wale"}}, r"physics\.turbulence: turbulence models expected a C"),
         ({"physics": {"viscosity": 0.1, "rotation": [1.0]}}, r"physics\.rotation: a frame that turns expected a Cart"),
         ({"coefficients": {"solid": "x - 0.5"}}, r"coefficients\.solid: bodies expected a Cart"),
@@ -291,7 +295,7 @@ RUN = {
         ({"initial": {"velocity": ["0", "0", "x"]}}, r"initial\.velocity"),
     ],
     ids=["axis", "opening", "turbulence", "rotation", "body", "eddies", "swirl"],
-)  # fmt: skip
+)
 def test_what_it_does_not_take_is_told(change, message):
     with pytest.raises(ConfigurationError, match=message):
         sj.configure(sj.Incompressible, **(RUN | change))

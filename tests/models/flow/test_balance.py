@@ -36,21 +36,35 @@ def profile(t, x, y):
 
 
 REFUSED = {
-    "another speed": (through(1.0, 0.5), ["1 m2 s-1 flows in at boundaries.x.lower", "0.5 m2 s-1 flows out at",
-                                          "multiply the velocity at boundaries.x.upper by 2.0."]),
-    "no way out": ([(Inflow((1.0, 0.0)), NoSlipWall()), STILL],
-                   ["1 m2 s-1 flows in at boundaries.x.lower and nothing through the other sides",
-                    "write outflow at another side, such as boundaries.x.upper"]),
+    "another speed": (
+        through(1.0, 0.5),
+        [
+            "1 m2 s-1 flows in at boundaries.x.lower",
+            "0.5 m2 s-1 flows out at",
+            "multiply the velocity at boundaries.x.upper by 2.0.",
+        ],
+    ),
+    "no way out": (
+        [(Inflow((1.0, 0.0)), NoSlipWall()), STILL],
+        [
+            "1 m2 s-1 flows in at boundaries.x.lower and nothing through the other sides",
+            "write outflow at another side, such as boundaries.x.upper",
+        ],
+    ),
     "both in": (through(1.0, -1.0), ["1 m2 s-1 flows in at boundaries.x.upper", "turn one of them around"]),
     # The midpoint rule takes 1 + h^2 / 2 for the integral of 6 y (1 - y).
     "a profile": (through(profile, 1.0), ["1.00781 m2 s-1 flows in", "boundaries.x.upper by 1.0078125."]),
     "in time": (through(lambda t, x, y: 2 - t + 0 * y, 1.0), ["but at t = 0 2 m2 s-1 flows in"]),
-    "round a corner": ([(Inflow((1.0, 0.0)), SlipWall()), (NoSlipWall(), Inflow((0.0, 1.0)))],
-                       ["1 m2 s-1 flows in at boundaries.x.lower, 2 m2 s-1 flows out at boundaries.y.upper",
-                        "boundaries.y.upper by 0.5."]),
+    "round a corner": (
+        [(Inflow((1.0, 0.0)), SlipWall()), (NoSlipWall(), Inflow((0.0, 1.0)))],
+        [
+            "1 m2 s-1 flows in at boundaries.x.lower, 2 m2 s-1 flows out at boundaries.y.upper",
+            "boundaries.y.upper by 0.5.",
+        ],
+    ),
     "a wall that does not hold": ([(NoSlipWall((0.25, 0.0)), NoSlipWall()), STILL], ["0.25 m2 s-1 flows in"]),
     "not a number": (through(1.0, float("nan")), ["nan m2 s-1"]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("model", [Incompressible, PassiveScalar])
@@ -65,10 +79,14 @@ def test_what_balances_is_taken():
     round_the_corner = [(Inflow((1.0, 0.0)), SlipWall()), (NoSlipWall(), Inflow((0.0, 0.5)))]
     in_3d = [through(1.0, 1.0)[0], STILL, PERIODIC]
     for grid, sides in (
-        (PLANE, through(1.0, 1.0)), (PLANE, through(profile, profile)), (PLANE, round_the_corner),
-        (PLANE, through(profile, 1.0078125)), (PLANE, [STILL, STILL]), (PLANE, [PERIODIC, STILL]),
+        (PLANE, through(1.0, 1.0)),
+        (PLANE, through(profile, profile)),
+        (PLANE, round_the_corner),
+        (PLANE, through(profile, 1.0078125)),
+        (PLANE, [STILL, STILL]),
+        (PLANE, [PERIODIC, STILL]),
         (Grid((4, 4, 4)), [tuple(Inflow((1.0, 0.0, 0.0)) for _ in range(2)), *in_3d[1:]]),
-    ):  # fmt: skip
+    ):
         assert not Incompressible(Domain(grid), sides).watched
 
 
@@ -132,11 +150,17 @@ def channel(upper, **sections):
     def side(speed):
         return {"kind": "inflow", "velocity": [speed, 0]}
 
-    return validate({
-        "model": "incompressible", "precision": "float64", "physics": {"viscosity": 0.01}, "grid": {"shape": [16, 8]},
-        "boundaries": {"x": {"lower": side("6*y*(1-y)"), "upper": side(upper)}, "y": "no_slip"},
-        "time": {"end": 0.04, "output_every": 0.02, "dt": 0.01}, **sections,
-    })  # fmt: skip
+    return validate(
+        {
+            "model": "incompressible",
+            "precision": "float64",
+            "physics": {"viscosity": 0.01},
+            "grid": {"shape": [16, 8]},
+            "boundaries": {"x": {"lower": side("6*y*(1-y)"), "upper": side(upper)}, "y": "no_slip"},
+            "time": {"end": 0.04, "output_every": 0.02, "dt": 0.01},
+            **sections,
+        }
+    )
 
 
 def test_a_configuration_is_refused_for_every_member():
@@ -160,9 +184,13 @@ def test_a_configured_run_that_goes_out_of_balance_says_how_and_when(tmp_path):
     with pytest.raises(NumericalError) as failed:
         Simulation(config).run()
     for words in (
-        "prescribed velocities brought in another volume", "1.00781 m2 s-1 flows in at boundaries.x.lower",
-        "2.01562 m2 s-1 flows out at boundaries.x.upper", "at t=0.03, step 3", "after t=0.02", "balance at all times",
-    ):  # fmt: skip
+        "prescribed velocities brought in another volume",
+        "1.00781 m2 s-1 flows in at boundaries.x.lower",
+        "2.01562 m2 s-1 flows out at boundaries.x.upper",
+        "at t=0.03, step 3",
+        "after t=0.02",
+        "balance at all times",
+    ):
         assert words in str(failed.value), failed.value
 
 

@@ -83,19 +83,22 @@ def exact_errors(cells, stretched):
     angles = 2 * np.pi * np.arange(24) / 24
     ways = np.stack([np.cos(angles), np.sin(angles)], 1)
     outside = sj.nearest_points(np.asarray(MIDDLE) + 0.4 * ways)
-    found = jax.jit(lambda: [model.along_bodies(0.0, state, params, points) for points in (RAYS, outside)],
-                    compiler_options=QUICK)()  # fmt: skip
+    found = jax.jit(
+        lambda: [model.along_bodies(0.0, state, params, points) for points in (RAYS, outside)], compiler_options=QUICK
+    )()
     errors = []
     for one, r, sign in zip(found, (INNER, OUTER), (1, -1), strict=True):
         friction = ways[:, 0] * one["shear_stress_y"] - ways[:, 1] * one["shear_stress_x"]
-        errors.append([
-            np.hypot(one["position_x"] - MIDDLE[0], one["position_y"] - MIDDLE[1]) / r - 1,
-            np.hypot(one["normal_x"] - sign * ways[:, 0], one["normal_y"] - sign * ways[:, 1]),
-            (one["pressure"] - pressure(r)) / (pressure(OUTER) - pressure(INNER)),
-            friction / (sign * 0.1 * SLOPE * 2 * OUTER**2 / r**2) - 1,
-            one["concentration"] - np.log(r),
-            one["concentration_flux"] * r / -sign - 1,
-        ])  # fmt: skip
+        errors.append(
+            [
+                np.hypot(one["position_x"] - MIDDLE[0], one["position_y"] - MIDDLE[1]) / r - 1,
+                np.hypot(one["normal_x"] - sign * ways[:, 0], one["normal_y"] - sign * ways[:, 1]),
+                (one["pressure"] - pressure(r)) / (pressure(OUTER) - pressure(INNER)),
+                friction / (sign * 0.1 * SLOPE * 2 * OUTER**2 / r**2) - 1,
+                one["concentration"] - np.log(r),
+                one["concentration_flux"] * r / -sign - 1,
+            ]
+        )
     return np.abs(errors).max((0, 2))
 
 

@@ -140,11 +140,14 @@ def test_warm_fluid_rises_against_gravity_and_sides_mean_what_they_say():
         "grid": {"shape": [8, 8]},
         "initial": {"velocity": ["0", "0"], "temperature": "20 + exp(-20*((x - 0.5)**2 + (y - 0.5)**2))"},
         "physics": {
-            "viscosity": 0.01, "diffusivity": 0.01, "expansion": 0.1, "reference_temperature": 20.0,
+            "viscosity": 0.01,
+            "diffusivity": 0.01,
+            "expansion": 0.1,
+            "reference_temperature": 20.0,
             "gravity": [0.0, -2.0],
         },
         "time": {"end": 0.02, "output_every": 0.02, "dt": 0.01},
-    }  # fmt: skip
+    }
     walls = {
         "x": "no_slip",
         "y": {"lower": {"kind": "no_slip", "temperature": 20}, "upper": {"kind": "slip", "slope": 1}},

@@ -36,8 +36,13 @@ def test_a_wall_that_drags_a_flow_along():
     params = flow.Params(jnp.asarray(0.1), jnp.asarray(0.0))
     found = budgets(flow, params, (jnp.broadcast_to(y, (8, 8)), jnp.zeros((8, 8))), "euler")(0.02, 5)
     carried = 0.1 * 0.1  # nu times the time
-    wanted = {"momentum_x_in_y_lower": -carried, "momentum_x_in_y_upper": carried, "kinetic_energy_in_y_lower": 0.0,
-              "kinetic_energy_in_y_upper": carried, "kinetic_energy_made_by_viscosity": -carried}  # fmt: skip
+    wanted = {
+        "momentum_x_in_y_lower": -carried,
+        "momentum_x_in_y_upper": carried,
+        "kinetic_energy_in_y_lower": 0.0,
+        "kinetic_energy_in_y_upper": carried,
+        "kinetic_energy_made_by_viscosity": -carried,
+    }
     for name, value in wanted.items():
         assert found[name] == pytest.approx(value, abs=1e-15), name  # a linear flow is exact
     assert abs(found["kinetic_energy_residual"]) < 1e-15
@@ -86,13 +91,15 @@ CONVECTION = {
     "physics": {"viscosity": 0.02, "diffusivity": 0.03, "gravity": [0.0, -1.0]},
     "forcing": {"temperature": "x*sin(20*t)"},
     "initial": {"velocity": ["0", "0"], "temperature": "sin(6*x)*y"},
-    "boundaries": {"x": "slip", "y": {"lower": {"kind": "no_slip", "temperature": 1.0},
-                                      "upper": {"kind": "no_slip", "temperature": 0.0}}},
+    "boundaries": {
+        "x": "slip",
+        "y": {"lower": {"kind": "no_slip", "temperature": 1.0}, "upper": {"kind": "no_slip", "temperature": 0.0}},
+    },
     "outputs": [{"balance": ["temperature", "momentum_x", "momentum_y", "kinetic_energy"]}],
     "time": {"end": 0.08, "output_every": 0.04, "dt": 0.01, "integrator": "midpoint"},
     "precision": "float64",
     "output": {"report": False, "animation": False},
-}  # fmt: skip
+}
 
 
 @pytest.mark.slow

@@ -100,12 +100,13 @@ def by_definition(model, state):
     axes = range(ndim)
     gradient = [
         [
-            (np.roll(face[i], -1, i) - face[i]) / h[i] if i == j
+            (np.roll(face[i], -1, i) - face[i]) / h[i]
+            if i == j
             else (np.roll(u[i], -1, j) - np.roll(u[i], 1, j)) / (2 * h[j])
             for j in axes
         ]
         for i in axes
-    ]  # fmt: skip
+    ]
     strain = np.array([[0.5 * (gradient[i][j] + gradient[j][i]) for j in axes] for i in axes])
     size = np.sqrt(2 * np.sum(strain**2, axis=(0, 1)))
     wide = np.array([[rolled(s, axes) for s in row] for row in strain])
@@ -207,9 +208,9 @@ def test_gradient_agrees_with_differences():
     def energy(size):
         state = State(tuple(jnp.where(still, 0, size * u + size**2 * jnp.roll(u, 1, 0)) for u in shape.velocity))
         slopes = model.rhs(0.0, state, parameters(0.01))
-        return model.diagnostics(
-            0.0, jax.tree.map(lambda u, k: u + 0.01 * k, state, slopes), parameters(0.01)
-        )["kinetic_energy"]  # fmt: skip
+        return model.diagnostics(0.0, jax.tree.map(lambda u, k: u + 0.01 * k, state, slopes), parameters(0.01))[
+            "kinetic_energy"
+        ]
 
     found = jax.jit(jax.value_and_grad(energy), compiler_options=QUICK)
     at, by = jnp.asarray(0.7), 1e-5
@@ -231,9 +232,11 @@ def test_gradient_agrees_with_differences():
 )
 def test_what_the_dynamic_model_does_not_take(changes, sentence):
     sections = {
-        "grid": {"shape": [8, 8]}, "physics": {"viscosity": 0.1, "turbulence": DYNAMIC},
-        "initial": {"velocity": ["1", "0"]}, "time": {"end": 0.1, "output_every": 0.1},
-    } | changes  # fmt: skip
+        "grid": {"shape": [8, 8]},
+        "physics": {"viscosity": 0.1, "turbulence": DYNAMIC},
+        "initial": {"velocity": ["1", "0"]},
+        "time": {"end": 0.1, "output_every": 0.1},
+    } | changes
     with pytest.raises(ConfigurationError, match=sentence):
         sj.configure("incompressible", **sections)
 

@@ -37,7 +37,7 @@ BOXES = {
     "through walls": (Grid((5, 8), stretch=narrow(8)), [SLIP, (Inflow((0.2, 0.4)), Inflow((0.0, 0.4)))]),
     "stretched ring": (Grid((6, 9), stretch=(None, WAVY)), [PERIODIC] * 2),
     "space": (Grid((4, 6, 5)), [PERIODIC, STILL, SLIP]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("grid, sides", BOXES.values(), ids=BOXES)
@@ -146,10 +146,13 @@ def test_gradient_agrees_with_differences():
 
 def configured(**changes):
     sections = {
-        "grid": {"shape": [8, 8], "stretch": {"y": {"tanh": {"strength": 1.5}}}}, "physics": {"viscosity": 0.1},
-        "boundaries": {"y": "no_slip"}, "initial": {"velocity": ["1", "0"]},
-        "time": {"end": 0.1, "output_every": 0.1, "integrator": "ars222"}, "precision": "float64",
-    } | changes  # fmt: skip
+        "grid": {"shape": [8, 8], "stretch": {"y": {"tanh": {"strength": 1.5}}}},
+        "physics": {"viscosity": 0.1},
+        "boundaries": {"y": "no_slip"},
+        "initial": {"velocity": ["1", "0"]},
+        "time": {"end": 0.1, "output_every": 0.1, "integrator": "ars222"},
+        "precision": "float64",
+    } | changes
     return sj.configure("incompressible", **sections)
 
 
@@ -163,14 +166,21 @@ def test_the_integrator_says_that_viscosity_is_implicit():
 @pytest.mark.parametrize(
     "changes, sentence",
     [
-        ({"boundaries": {"y": "no_slip", "x": {"lower": {"kind": "inflow", "velocity": [1, 0]}, "upper": "outflow"}}},
-         "expected periodic, no_slip, slip and inflow sides alone"),
+        (
+            {
+                "boundaries": {
+                    "y": "no_slip",
+                    "x": {"lower": {"kind": "inflow", "velocity": [1, 0]}, "upper": "outflow"},
+                }
+            },
+            "expected periodic, no_slip, slip and inflow sides alone",
+        ),
         ({"boundaries": {"y": "wall_model"}}, "expected periodic, no_slip, slip and inflow sides alone"),
         ({"grid": {"shape": [8, 8]}, "coefficients": {"solid": "x"}}, "without bodies"),
         ({"grid": {"shape": [8, 8], "axisymmetric": True}, "boundaries": {"x": "slip"}}, "Cartesian"),
         ({"outputs": [{"balance": "momentum_x"}]}, "does not know what implicit viscosity takes"),
     ],
-)  # fmt: skip
+)
 def test_flows_whose_viscosity_stays_explicit(changes, sentence):
     with pytest.raises(ConfigurationError, match=sentence):
         configured(**changes)

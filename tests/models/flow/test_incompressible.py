@@ -195,9 +195,7 @@ def test_exchanging_the_axes_exchanges_the_flow():
     shape, schedule = (8, 6), Schedule(0.05, courant=0.5, max_steps=20)
     lid = NoSlipWall((0.8, 0.0))
     model, state = lid_flow(shape, [SLIP, (NoSlipWall(), lid)])
-    turned = Incompressible(
-        Domain(Grid(shape[::-1], upper=(0.7, 1.3))), [(NoSlipWall(), NoSlipWall((0.0, 0.8))), SLIP]
-    )  # fmt: skip
+    turned = Incompressible(Domain(Grid(shape[::-1], upper=(0.7, 1.3))), [(NoSlipWall(), NoSlipWall((0.0, 0.8))), SLIP])
     final = advance(model, parameters(0.05), state, schedule, integrator="heun").state
     other = State(tuple(u.T for u in state.velocity[::-1]))
     other = advance(turned, parameters(0.05), other, schedule, integrator="heun").state
@@ -339,8 +337,14 @@ def test_cavity_on_a_fine_grid():
 @pytest.mark.slow
 def test_taylor_green_vortex_in_three_dimensions():
     """Re = 100: energy at t = 1..10 and the peak of dissipation, against a spectral solution converged to 1e-4."""
-    energy = {1: 0.11748093391276405, 2: 0.10904760902952829, 4: 0.08681884487022272, 6: 0.06123809215512848,
-              8: 0.03997411267998671, 10: 0.026199697575884976}  # fmt: skip
+    energy = {
+        1: 0.11748093391276405,
+        2: 0.10904760902952829,
+        4: 0.08681884487022272,
+        6: 0.06123809215512848,
+        8: 0.03997411267998671,
+        10: 0.026199697575884976,
+    }
     n, viscosity = 64, 0.01
     model = Incompressible(Domain(Grid((n,) * 3, upper=(TAU,) * 3)), [PERIODIC] * 3)
     state = sampled(
@@ -352,8 +356,16 @@ def test_taylor_green_vortex_in_three_dimensions():
         ),
     )
     schedule = Schedule(0.2, dt=0.05)
-    observed = advance(model, parameters(viscosity), state, schedule, frames=50, integrator="kutta3",
-                       observe=model.diagnostics, options=None).observed  # fmt: skip
+    observed = advance(
+        model,
+        parameters(viscosity),
+        state,
+        schedule,
+        frames=50,
+        integrator="kutta3",
+        observe=model.diagnostics,
+        options=None,
+    ).observed
     for t, expected in energy.items():
         # Second order at this resolution: the grid's error is about 1e-3 before the peak and 1e-2 after it.
         assert float(observed["kinetic_energy"][5 * t - 1]) == pytest.approx(expected, rel=0.02)

@@ -221,9 +221,11 @@ def test_a_constant_scalar_stays_one_beside_central4():
 )
 def test_what_central4_does_not_take(changes, sentence):
     sections = {
-        "grid": {"shape": [8, 8]}, "physics": {"viscosity": 0.1}, "initial": {"velocity": ["1", "0"]},
+        "grid": {"shape": [8, 8]},
+        "physics": {"viscosity": 0.1},
+        "initial": {"velocity": ["1", "0"]},
         "time": {"end": 0.1, "output_every": 0.1},
-    } | changes  # fmt: skip
+    } | changes
     sections["physics"] = {**sections["physics"], "advection": "central4"}
     with pytest.raises(ConfigurationError, match=sentence):
         sj.configure("incompressible", **sections)

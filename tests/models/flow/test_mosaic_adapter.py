@@ -56,9 +56,9 @@ def test_the_slope_of_the_drag_by_the_profile_that_flows_in():
     n = 12
     profile = jnp.linspace(0.4, 0.6, n)
     fixed = {"steps": 4, "extent": 1.0, "channel": Channel((0.5, 0.5), 0.15, (("periodic",) * 2, ("no_slip",) * 2))}
-    slope = pulled_back(
-        past_a_cylinder(n, profile), {"drag": jnp.ones(1)}, wanted=("inflow_profile",), **fixed
-    )["inflow_profile"]  # fmt: skip
+    slope = pulled_back(past_a_cylinder(n, profile), {"drag": jnp.ones(1)}, wanted=("inflow_profile",), **fixed)[
+        "inflow_profile"
+    ]
     way = np.random.default_rng(0).normal(size=n)
     there, back = (solved(past_a_cylinder(n, profile + e * way), **fixed)["drag"][0] for e in (1e-5, -1e-5))
     # Central differences of step 1e-5: 1e-10 of third derivatives, and a hundred roundings over 1e-5.

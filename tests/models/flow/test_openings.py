@@ -146,14 +146,18 @@ def test_a_run_with_an_outlet_goes_on_as_if_it_had_not_ended(tmp_path):
 def test_written_faces_have_no_divergence_to_the_open_sides_and_centres_are_their_means(tmp_path):
     flow = sj.configure(
         Incompressible,
-        grid={"shape": [16, 8]}, physics={"viscosity": 0.02}, initial={"velocity": ["1", "0"]}, precision="float64",
+        grid={"shape": [16, 8]},
+        physics={"viscosity": 0.02},
+        initial={"velocity": ["1", "0"]},
+        precision="float64",
         boundaries={
             "x": {"lower": {"kind": "inflow", "velocity": ["1 + y", "0"]}, "upper": "outflow"},
             "y": {"lower": "no_slip", "upper": "open"},
         },
-        time={"end": 0.02, "output_every": 0.02, "dt": 0.01}, mesh={"x": 2},
+        time={"end": 0.02, "output_every": 0.02, "dt": 0.01},
+        mesh={"x": 2},
         output={"root": str(tmp_path), "fields": ["velocity", "velocity_centered"]},
-    )  # fmt: skip
+    )
     end = flow.run().ds.isel(time=-1)
     u, v = end.velocity_x.values, end.velocity_y.values
     assert u.shape == (8, 17) and v.shape == (9, 16) and np.abs(v[-1]).max() > 0.1

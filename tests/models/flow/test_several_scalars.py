@@ -22,24 +22,29 @@ BOX = {
     "model": "boussinesq",
     "grid": {"shape": [16, 16]},
     "physics": {
-        "viscosity": 0.01, "diffusivity": 0.01, "gravity": [0, -1],
-        "scalar_diffusivity": [0.001, 0.02], "scalar_expansion": [-1, 0.5],
+        "viscosity": 0.01,
+        "diffusivity": 0.01,
+        "gravity": [0, -1],
+        "scalar_diffusivity": [0.001, 0.02],
+        "scalar_expansion": [-1, 0.5],
     },
     "boundaries": {"x": "no_slip", "y": "slip"},
     "initial": {"velocity": ["0", "0"], "temperature": "y", "scalars": ["sin(2*x + y)", "where(x<0.5, 1, 0)"]},
     "time": {"end": 0.4, "output_every": 0.2, "dt": 0.02},
     "precision": "float64",
     "output": {"report": False, "animation": False},
-}  # fmt: skip
+}
 
 
 def numbers(diffusivity, expansion, viscosity=0.7, heat=1.0, gravity=1.0):
     """Parameters with a thermal expansion of one and gravity along the second axis."""
     values = (viscosity, 0.0, heat, 1.0, 0.0)
     return Params(
-        *map(jnp.asarray, values), jnp.asarray([0.0, -gravity]),
-        scalar_diffusivity=jnp.asarray(diffusivity), scalar_expansion=jnp.asarray(expansion),
-    )  # fmt: skip
+        *map(jnp.asarray, values),
+        jnp.asarray([0.0, -gravity]),
+        scalar_diffusivity=jnp.asarray(diffusivity),
+        scalar_expansion=jnp.asarray(expansion),
+    )
 
 
 def fastest_of(wavenumbers, viscosity, diffusivities, pulls):
@@ -157,10 +162,12 @@ def test_a_passive_scalar_is_that_of_the_model_of_its_name():
 @pytest.mark.slow
 def test_totals_and_bounds_stay_and_what_passes_is_accounted_for(tmp_path):
     changes = {
-        "physics.scheme": "van_leer", "output.root": str(tmp_path), "output.folder": str(tmp_path / "run"),
+        "physics.scheme": "van_leer",
+        "output.root": str(tmp_path),
+        "output.folder": str(tmp_path / "run"),
         "boundaries.y": {"lower": {"kind": "slip", "scalars": [0.5, 1]}, "upper": "no_slip"},
         "forcing": {"scalars": ["x*cos(t)", "0"]},
-    }  # fmt: skip
+    }
     closed = sj.Simulation(validate(changed(BOX, {"physics.scheme": "van_leer"}))).run().ds
     # Roundings of the sums over 256 cells; the limited scheme keeps the second one, a step, within its bounds.
     for name in ("total_scalar_0", "total_scalar_1"):

@@ -37,8 +37,10 @@ def inside(x, y):
 def grains(t, x, y):
     """Overlapping discs at random, with gaps of all widths between them."""
     rng = np.random.default_rng(1)
-    apart = [jnp.hypot(jnp.mod(x - a + 0.5, 1) - 0.5, jnp.mod(y - b + 0.5, 1) - 0.5) - r
-             for a, b, r in zip(*rng.uniform(size=(2, 9)), rng.uniform(0.05, 0.14, 9), strict=True)]  # fmt: skip
+    apart = [
+        jnp.hypot(jnp.mod(x - a + 0.5, 1) - 0.5, jnp.mod(y - b + 0.5, 1) - 0.5) - r
+        for a, b, r in zip(*rng.uniform(size=(2, 9)), rng.uniform(0.05, 0.14, 9), strict=True)
+    ]
     return jnp.stack(apart).min(0)
 
 

@@ -140,11 +140,13 @@ def test_advected_decaying_vortices_are_of_second_order():
         observed = jax.jit(model.observe)(0.0, start, params)
         schedule = Schedule(end, dt=end / 100)  # as on uniform grids: errors in time are nothing beside those in space
         final = advance(model, params, start, schedule, integrator="ssprk3").state
-        return np.array([
-            difference(final, sampled(model, exact, end)),
-            largest(observed["pressure"] - (jnp.cos(2 * x) + jnp.cos(2 * y)) / 4),
-            largest(observed["vorticity"] - 2 * jnp.sin(x) * jnp.sin(y)),
-        ])  # fmt: skip
+        return np.array(
+            [
+                difference(final, sampled(model, exact, end)),
+                largest(observed["pressure"] - (jnp.cos(2 * x) + jnp.cos(2 * y)) / 4),
+                largest(observed["vorticity"] - 2 * jnp.sin(x) * jnp.sin(y)),
+            ]
+        )
 
     coarse, fine = errors(24), errors(48)
     orders = np.log2(coarse / fine)

@@ -172,9 +172,12 @@ def test_viscosities_of_simple_flows():
         vreman: (0.0, 2**0.5, 2**0.5, 1.5**0.5),
         # g g has the parts -+4 in both places of a plane: s : s = 2 / 3 * 16; round the axis (4, 1, 1): s : s = 6.
         wale: (
-            0.0, (32 / 3) ** 0.25, (32 / 3) ** 1.5 / (8**2.5 + (32 / 3) ** 1.25), 6**1.5 / (6**2.5 + 6**1.25),
+            0.0,
+            (32 / 3) ** 0.25,
+            (32 / 3) ** 1.5 / (8**2.5 + (32 / 3) ** 1.25),
+            6**1.5 / (6**2.5 + 6**1.25),
         ),
-    }  # fmt: skip
+    }
     for function, rates in expected.items():
         for name, rate in zip(flows, rates, strict=True):
             assert float(function(flows[name], [0.5] * 3)) == pytest.approx(0.25 * rate, rel=1e-14), (function, name)
@@ -362,18 +365,27 @@ def test_inertial_oscillations_are_circles():
 
 # ---------------------------------------------------------------- configurations
 
-FLOW = {"model": "incompressible", "grid": {"shape": [8, 8]}, "initial": {"velocity": ["sin(2*pi*y)", "0"]},
-        "time": {"end": 0.1, "output_every": 0.1}}  # fmt: skip
+FLOW = {
+    "model": "incompressible",
+    "grid": {"shape": [8, 8]},
+    "initial": {"velocity": ["sin(2*pi*y)", "0"]},
+    "time": {"end": 0.1, "output_every": 0.1},
+}
 
 
 @pytest.mark.slow
 def test_a_configuration_has_all_of_it():
     run = sj.configure(
         **FLOW,
-        physics={"viscosity": 0.01, "turbulence": "vreman", "turbulence_constant": 0.1, "rotation": [0.5],
-                 "bulk_velocity": [None, 0.2]},
+        physics={
+            "viscosity": 0.01,
+            "turbulence": "vreman",
+            "turbulence_constant": 0.1,
+            "rotation": [0.5],
+            "bulk_velocity": [None, 0.2],
+        },
         coefficients={"eddy_viscosity": "0.01*(1 + x)"},
-    )  # fmt: skip
+    )
     params = run.params
     assert float(params.turbulence_constant) == pytest.approx(0.1)
     assert params.bulk_velocity[0] is None and float(params.bulk_velocity[1]) == pytest.approx(0.2)

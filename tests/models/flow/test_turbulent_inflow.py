@@ -97,10 +97,14 @@ def test_eddies_have_no_divergence(ndim):
 def inflow(**others):
     eddies = {"velocity": ["2*t", 0], "fluctuation": "0.2*y*(1 - y)", "eddy_size": 0.3, "eddy_time": 0.4}
     return sj.configure(
-        "incompressible", precision="float64", physics={"viscosity": 0.01}, grid={"shape": [8, 16]},
+        "incompressible",
+        precision="float64",
+        physics={"viscosity": 0.01},
+        grid={"shape": [8, 16]},
         boundaries={"x": {"lower": {"kind": "turbulent_inflow", **eddies}, "upper": "outflow"}, "y": "slip"},
-        time={"end": 0.1, "output_every": 0.1, "dt": 0.05}, **others,
-    )  # fmt: skip
+        time={"end": 0.1, "output_every": 0.1, "dt": 0.05},
+        **others,
+    )
 
 
 def entering(experiment, t):
@@ -156,6 +160,9 @@ def test_a_seed_of_python_has_no_place_in_a_configuration():
     side = sj.TurbulentInflow((1.0, 0.0), fluctuation=0.1, eddy_size=0.3, eddy_time=0.4, seed=3)
     with pytest.raises(ConfigurationError, match="TurbulentInflow cannot be written in a configuration"):
         sj.configure(
-            "incompressible", physics={"viscosity": 0.01}, grid={"shape": [8, 16]},
-            boundaries={"x": (side, sj.Outflow()), "y": "slip"}, time={"end": 0.2, "output_every": 0.1},
-        )  # fmt: skip
+            "incompressible",
+            physics={"viscosity": 0.01},
+            grid={"shape": [8, 16]},
+            boundaries={"x": (side, sj.Outflow()), "y": "slip"},
+            time={"end": 0.2, "output_every": 0.1},
+        )

@@ -172,14 +172,15 @@ def test_a_point_explosion_is_a_sphere_where_sedov_has_it():
         ({"statistics": [{"of": "density", "over": "x"}]}, "x is r, along which they grow; leave x out"),
     ],
     ids=["weno", "viscosity", "prandtl", "gravity", "axis", "wraps", "radius", "line", "means"],
-)  # fmt: skip
+)
 def test_what_it_does_not_take_is_told(change, message):
     given = {
-        "grid": {"shape": [8, 8], "axisymmetric": True}, "physics": {"reconstruction": "mc"},
+        "grid": {"shape": [8, 8], "axisymmetric": True},
+        "physics": {"reconstruction": "mc"},
         "boundaries": {"x": {"lower": "slip", "upper": "outflow"}, "y": "outflow"},
         "initial": {"density": "1", "velocity": ["0", "0"], "pressure": "1"},
         "time": {"end": 1.0, "output_every": 1.0},
-    }  # fmt: skip
+    }
     with pytest.raises(ConfigurationError, match=message):
         sj.configure(sj.Compressible, **(given | change))
 
@@ -189,9 +190,11 @@ def test_other_models_and_python_callers_are_told_too():
     domain = Domain(Grid((8, 8), axisymmetric=True))
     with pytest.raises(ConfigurationError, match="model=burgers takes Cartesian grids only"):
         sj.configure(
-            sj.Burgers, grid={"shape": [8, 8], "axisymmetric": True}, initial={"concentration": "x"},
+            sj.Burgers,
+            grid={"shape": [8, 8], "axisymmetric": True},
+            initial={"concentration": "x"},
             time={"end": 1.0, "output_every": 1.0},
-        )  # fmt: skip
+        )
     with pytest.raises(ConfigurationError, match="Burgers takes Cartesian grids only"):
         sj.Burgers(domain, [CLOSED, CLOSED])
     with pytest.raises(ConfigurationError, match="weno5: its fluxes would be of second order"):

@@ -503,12 +503,15 @@ def test_diagnostics_are_those_of_the_state():
     density, velocity, pressure = (np.asarray(v) for v in seen(model, state))
     volume = 1 / 48
     wanted = {
-        "mass": density.sum() * volume, "momentum_x": (density * velocity[0]).sum() * volume,
-        "momentum_y": (density * velocity[1]).sum() * volume, "scalar_0": float(state.scalars[0].sum()) * volume,
+        "mass": density.sum() * volume,
+        "momentum_x": (density * velocity[0]).sum() * volume,
+        "momentum_y": (density * velocity[1]).sum() * volume,
+        "scalar_0": float(state.scalars[0].sum()) * volume,
         "energy": (2.5 * pressure + 0.5 * density * (velocity**2).sum(0)).sum() * volume,
         "max_mach": np.sqrt((velocity**2).sum(0) * density / (1.4 * pressure)).max(),
-        "minimum_density": density.min(), "minimum_pressure": pressure.min(),
-    }  # fmt: skip
+        "minimum_density": density.min(),
+        "minimum_pressure": pressure.min(),
+    }
     assert found.keys() == wanted.keys()
     for name, value in wanted.items():
         assert float(found[name]) == pytest.approx(float(value), rel=1e-12), name

@@ -318,12 +318,14 @@ def on_devices():
     """Each attraction cut in two ways; with the long ones all but the cheapest."""
     return [
         pytest.param(
-            name, sizes, id=f"{name} {'x'.join(str(n) for n in sizes.values())}",
+            name,
+            sizes,
+            id=f"{name} {'x'.join(str(n) for n in sizes.values())}",
             marks=pytest.mark.slow if name == "direct" and len(sizes) == 2 else pytest.mark.long,
         )
         for name in ATTRACTIONS
         for sizes in ({"x": 4, "y": 2}, {"x": 2, "y": 2, "z": 2})
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(("name", "sizes"), on_devices())

@@ -63,11 +63,14 @@ def lattice_energy():
         pytest.param([], 0.04, 0.03, marks=pytest.mark.slow, id="mesh, one device"),
         # What Ewald sums leave out is 1e-6 of a term; energies then change by the dt^2 of the steps alone.
         pytest.param(
-            ["physics.charges.method=ewald", "physics.charges.tolerance=1e-6"], 1e-5, 1e-3,
-            marks=pytest.mark.long, id="ewald",
+            ["physics.charges.method=ewald", "physics.charges.tolerance=1e-6"],
+            1e-5,
+            1e-3,
+            marks=pytest.mark.long,
+            id="ewald",
         ),
     ],
-)  # fmt: skip
+)
 def test_molten_salt_keeps_its_energy(overrides, energy_error, drift, tmp_path):
     dataset = run("molten_salt", tmp_path, *SALT, "time.end=4", "time.output_every=0.4", *overrides)
     energy, kinetic = dataset["energy"].values, dataset["kinetic_energy"].values
@@ -134,8 +137,10 @@ def test_bonds_of_a_melt_have_their_published_length(tmp_path):
 REFUSED = {
     "molten_salt": [
         (["physics.charges.species=[1.0]"], "expected 2 number.s., one per species"),
-        (["physics.charges.species=[1.0,-2.0]"],
-         "512 particles of 2 species carry -256 together, expected none; .*background"),
+        (
+            ["physics.charges.species=[1.0,-2.0]"],
+            "512 particles of 2 species carry -256 together, expected none; .*background",
+        ),
         (["box.periodic=[true,true,false]"], "expected a box with three periodic axes"),
         (["physics.charges.species=null"], "physics.charges.species = None: expected a list of 1 to 100 charges"),
         (["physics.charges.tolerance=0.5"], "physics.charges.tolerance = 0.5"),
@@ -158,7 +163,7 @@ REFUSED = {
         (["neighbor_list.skin=0.2"], "write 0.3775 or more, or null"),
         (["box.upper=[2.6,40.0,40.0]"], "box.upper.0. = 2.6: expected a box of at least 3, twice the length of a bond"),
     ],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(

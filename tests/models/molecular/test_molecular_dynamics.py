@@ -155,9 +155,18 @@ def test_verlet_energy_stays_for_long(dtype, bound):
     position, length = lattice(4, 0.8442)
     velocity = at_rest(np.random.default_rng(1).normal(size=position.shape), 1.44)
     fluid = Experiment(
-        length, 3, 2.5, 0.3, ShiftedForce(), VelocityVerlet(), rows=112, capacity=48, frames=20, dtype=dtype,
+        length,
+        3,
+        2.5,
+        0.3,
+        ShiftedForce(),
+        VelocityVerlet(),
+        rows=112,
+        capacity=48,
+        frames=20,
+        dtype=dtype,
         compiled_for=OPTIMISED,
-    )  # fmt: skip
+    )
     params = jax.tree.map(lambda p: p.astype(dtype), with_params(LJ))
     energy = fluid.run(position, velocity, params, 0.002, 1000)[0]["energy"].astype(float) / position.shape[1]
     half = len(energy) // 2
@@ -173,9 +182,7 @@ DIMERS, STIFFNESS = 512, 10.0
 
 def dimers(model, state, params):
     """Stretch and velocities of all dimers; particles 2 i and 2 i + 1 are one."""
-    x, v = (
-        unpack(model.cells, state.ids, u, 2 * DIMERS)[0] for u in (unwrapped(model.cells, state), state.velocity)
-    )  # fmt: skip
+    x, v = (unpack(model.cells, state.ids, u, 2 * DIMERS)[0] for u in (unwrapped(model.cells, state), state.velocity))
     return {
         "stretch": x[1::2] - x[::2],
         "relative": (v[1::2] - v[::2]) / 2**0.5,
@@ -241,9 +248,7 @@ def test_brownian_particles_diffuse():
     def displaced(model, state, params):
         return mean_square_displacement(model.cells, state, jnp.asarray(position))
 
-    free = Experiment(
-        length, 2, 0.5, 1.5, Free(), Brownian(), rows=0, capacity=24, frames=4, observe=displaced
-    )  # fmt: skip
+    free = Experiment(length, 2, 0.5, 1.5, Free(), Brownian(), rows=0, capacity=24, frames=4, observe=displaced)
     params = with_params((), bath(temperature, friction, 2))
     found, _, _ = free.run(position, 0 * position, params, dt, 10)
     times = dt * EACH * 10 * np.arange(1, 5)
@@ -291,9 +296,7 @@ def ideal_gas():
     def scale(model, state, params):
         return state.ensemble.scale
 
-    gas = Experiment(
-        8.0, 2, 0.5, 1.5, Free(), StochasticCellRescaling(), rows=0, capacity=16, frames=12, observe=scale
-    )  # fmt: skip
+    gas = Experiment(8.0, 2, 0.5, 1.5, Free(), StochasticCellRescaling(), rows=0, capacity=16, frames=12, observe=scale)
     generator = np.random.default_rng(3)
     position = jnp.asarray(generator.uniform(0, 8, (2, GAS)))
     velocity = jnp.asarray(generator.normal(size=(2, GAS)))
@@ -438,9 +441,18 @@ def test_lennard_jones_fluid_has_the_published_states(temperature, density):
     # Cells of a vapour are larger than they need be, or most slots would be empty.
     room = {"rows": 32, "capacity": 24, "most": 200} if vapour else {"rows": 176, "capacity": 96}
     fluid = Experiment(
-        length, 3, TAIL, 0.3, LennardJones(), Langevin(), columns=512, frames=440, observe=state_point, **room,
+        length,
+        3,
+        TAIL,
+        0.3,
+        LennardJones(),
+        Langevin(),
+        columns=512,
+        frames=440,
+        observe=state_point,
+        **room,
         compiled_for=OPTIMISED,
-    )  # fmt: skip
+    )
     found, _, _ = fluid.run(position, velocity, with_params(LJ, bath(temperature, 1.0, 1)), 0.004, 10)
     third = TAIL**-3
     energy = found["potential"] / count + 8 / 3 * np.pi * density * (third**3 / 3 - third)

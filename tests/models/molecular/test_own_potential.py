@@ -30,10 +30,18 @@ class Screened(sj.DistancePotential):
 number = 1
 '''
 QUIET = [
-    "model=molecular_dynamics", "box.upper=[8,8]", "particles.placement=square", "particles.count=36",
-    "physics.cutoff=1.7", "particles.temperature=1", "time={end: 0.05, output_every: 0.05, dt: 0.005}",
-    "precision=float64", "physics.mode=force_shifted", "output.report=false", "output.animation=false",
-]  # fmt: skip
+    "model=molecular_dynamics",
+    "box.upper=[8,8]",
+    "particles.placement=square",
+    "particles.count=36",
+    "physics.cutoff=1.7",
+    "particles.temperature=1",
+    "time={end: 0.05, output_every: 0.05, dt: 0.005}",
+    "precision=float64",
+    "physics.mode=force_shifted",
+    "output.report=false",
+    "output.animation=false",
+]
 
 
 @pytest.fixture

@@ -37,15 +37,16 @@ def energy(*overrides, r=1.2, here=0, there=0):
     ("overrides", "expected"),
     [
         ([], 4 * (1.2**-12 - 1.2**-6)),
-        (["physics.potential.weeks_chandler_andersen.sigma=1.1"],
-         4 * ((1.1 / 1.2) ** 12 - (1.1 / 1.2) ** 6) + 1),
+        (["physics.potential.weeks_chandler_andersen.sigma=1.1"], 4 * ((1.1 / 1.2) ** 12 - (1.1 / 1.2) ** 6) + 1),
         (["physics.potential={soft_sphere:{power:9,epsilon:2}}"], 2 * 1.2**-9),
         (["physics.potential={morse:{steepness:5,bond_length:1.1}}"], (1 - math.exp(-0.5)) ** 2 - 1),
-        (["physics.potential=yukawa", "physics.potential.yukawa.strength=3", "physics.potential.yukawa.screening=2"],
-         3 * math.exp(-2.4) / 1.2),
+        (
+            ["physics.potential=yukawa", "physics.potential.yukawa.strength=3", "physics.potential.yukawa.screening=2"],
+            3 * math.exp(-2.4) / 1.2,
+        ),
         (["physics.potential={buckingham:{strength:900,range:0.2,dispersion:2}}"], 900 * math.exp(-6) - 2 / 1.2**6),
     ],
-)  # fmt: skip
+)
 def test_energies_of_pairs(overrides, expected):
     # A few roundings in float64, powers of twelve of the distance among them.
     assert energy(*overrides) == pytest.approx(expected, rel=1e-13)
@@ -71,8 +72,10 @@ def test_brownian_motion():
     values = {name: jnp.asarray(value) for name, value in named_values(config).items()}
     dynamics, bath = build_dynamics(config, values)
     assert isinstance(dynamics, Brownian) and (float(bath.temperature), float(bath.friction), int(bath.seed)) == (
-        0.5, 2.0, 3,
-    )  # fmt: skip
+        0.5,
+        2.0,
+        3,
+    )
 
 
 def test_a_diamond_has_four_partners():

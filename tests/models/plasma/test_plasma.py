@@ -174,18 +174,25 @@ def box(cut, shape, magnetic=None):
     position, velocity, species = cloud(6 * math.prod(shape), lengths)
     count = species.size
     params = Params(
-        jnp.asarray([-0.1, 0.1]), jnp.asarray([0.1, 0.4]), jnp.asarray(1.0),
+        jnp.asarray([-0.1, 0.1]),
+        jnp.asarray([0.1, 0.4]),
+        jnp.asarray(1.0),
         None if magnetic is None else jnp.asarray(magnetic),
-    )  # fmt: skip
+    )
     velocity = 0.5 * (velocity if magnetic is not None else velocity[: len(shape)])
 
     def run(amplitude, params):
         state, lost = model.state_from(position, amplitude * velocity, species, params)
         begin = model.diagnostics(0.0, state, params)
         end = simulate(
-            model, None, params, state, Schedule(interval=1.0, dt=0.1), frames=1,
+            model,
+            None,
+            params,
+            state,
+            Schedule(interval=1.0, dt=0.1),
+            frames=1,
             checkpoint="every_step",
-        )  # fmt: skip
+        )
         state = end.state
         found = model.diagnostics(0.0, state, params)
         where = unpack(model.cells, state.ids, model.cells.absolute(state.position), count)
@@ -259,9 +266,15 @@ def radiating(cut):
             return model.diagnostics(t, state, params), where
 
         result = simulate(
-            model, None, params, state, Schedule(interval=10.0, dt=0.5), frames=10,
-            observe=observe, checkpoint="none",
-        )  # fmt: skip
+            model,
+            None,
+            params,
+            state,
+            Schedule(interval=10.0, dt=0.5),
+            frames=10,
+            observe=observe,
+            checkpoint="none",
+        )
         return *result.observed, model.diagnostics(0.0, state, params), result.clock.status, lost
 
     return distribute(run, mesh, in_specs=(PartitionSpec(),), out_specs=PartitionSpec())(params)

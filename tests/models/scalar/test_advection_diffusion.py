@@ -111,9 +111,14 @@ def test_central_differences_are_of_second_order(sides, ndim):
     assert abs(np.log2(errors[0] / errors[1]) - 2) < 0.1
 
 
-@pytest.mark.parametrize(("ndim", "sizes", "steps"), [
-    (1, (128, 256), 320), (2, (32, 64), 64), pytest.param(3, (24, 48), 48, marks=pytest.mark.slow),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("ndim", "sizes", "steps"),
+    [
+        (1, (128, 256), 320),
+        (2, (32, 64), 64),
+        pytest.param(3, (24, 48), 48, marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.slow
 def test_upwind_differences_are_of_first_order(ndim, sizes, steps):
     errors = [error(periodic, "upwind", ndim, n, steps=steps) for n in sizes]
@@ -253,9 +258,11 @@ def test_diagnostics_are_those_of_the_field():
     c = random_state(grid)
     found = model.diagnostics(0.0, State(c), parameters(2))
     expected = {
-        "mean_concentration": np.mean(c), "variance_concentration": np.var(c),
-        "minimum_concentration": np.min(c), "maximum_concentration": np.max(c),
-    }  # fmt: skip
+        "mean_concentration": np.mean(c),
+        "variance_concentration": np.var(c),
+        "minimum_concentration": np.min(c),
+        "maximum_concentration": np.max(c),
+    }
     assert found.keys() == expected.keys()
     for name, value in expected.items():
         assert float(found[name]) == pytest.approx(float(value), rel=1e-13)
@@ -277,9 +284,14 @@ def test_heat_diffusivity_gradient_in_closed_form(checkpoint):
     @jax.value_and_grad
     def misfit(diffusivity):
         trajectory = simulate(
-            model, INTEGRATORS["euler"], Params(diffusivity, jnp.zeros(1)), State(jnp.sin(x)),
-            Schedule(dt * steps, dt=dt), frames=1, checkpoint=checkpoint,
-        )  # fmt: skip
+            model,
+            INTEGRATORS["euler"],
+            Params(diffusivity, jnp.zeros(1)),
+            State(jnp.sin(x)),
+            Schedule(dt * steps, dt=dt),
+            frames=1,
+            checkpoint=checkpoint,
+        )
         return h / 2 * domain.sum((trajectory.state.concentration - target * jnp.sin(x)) ** 2)
 
     value, slope = misfit(jnp.asarray(alpha))

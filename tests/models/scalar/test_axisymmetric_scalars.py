@@ -28,8 +28,10 @@ def rings(shape, lower, upper, stretched=False):
 
 def along_lines(grid):
     """A velocity of which the divergence is a rounding: differences of a stream function on corners of the cells."""
-    r, z = (np.asarray(grid.stretch[k].faces if grid.stretched else grid.lower[k] + np.arange(n + 1) * h)
-            for k, (n, h) in enumerate(zip(grid.shape, grid.mean_spacing, strict=True)))  # fmt: skip
+    r, z = (
+        np.asarray(grid.stretch[k].faces if grid.stretched else grid.lower[k] + np.arange(n + 1) * h)
+        for k, (n, h) in enumerate(zip(grid.shape, grid.mean_spacing, strict=True))
+    )
     ends = (r - r[0]) * (r - r[-1]) * (1 + r)
     psi = np.multiply.outer(ends, np.sin(np.pi * (z - z[0]) / (z[-1] - z[0])))
     middle = 0.5 * (r[1:] + r[:-1])[:, None]
@@ -133,10 +135,13 @@ def test_the_longest_step_keeps_a_scalar_positive_at_the_axis():
 
 
 TRANSPORT = {
-    "model": sj.Transport, "coefficients": {"velocity": ["0", "1"], "diffusivity": "0.1"},
-    "boundaries": {"x": "slip", "y": "slip"}, "initial": {"concentration": "1"},
-    "grid": {"shape": [8, 8], "axisymmetric": True}, "time": {"end": 1.0, "output_every": 1.0},
-}  # fmt: skip
+    "model": sj.Transport,
+    "coefficients": {"velocity": ["0", "1"], "diffusivity": "0.1"},
+    "boundaries": {"x": "slip", "y": "slip"},
+    "initial": {"concentration": "1"},
+    "grid": {"shape": [8, 8], "axisymmetric": True},
+    "time": {"end": 1.0, "output_every": 1.0},
+}
 PLAIN = TRANSPORT | {
     "model": sj.AdvectionDiffusion,
     "coefficients": {},
@@ -155,7 +160,7 @@ PLAIN = TRANSPORT | {
         (PLAIN, {"boundaries": {"x": "outflow", "y": "slip"}}, "boundaries.x.lower = outflow: expected slip"),
     ],
     ids=["implicit", "weno5", "axis", "wraps", "radial", "plain-axis"],
-)  # fmt: skip
+)
 def test_what_a_scalar_does_not_take_is_told(given, change, message):
     given = dict(given) | change
     with pytest.raises(ConfigurationError, match=message):

@@ -49,9 +49,16 @@ def test_a_rarefaction_opens_through_zero_speed(scheme):
     assert float(jnp.max(jnp.abs(jnp.diff(final)))) < 0.12
 
 
-@pytest.mark.parametrize(("scheme", "order", "sizes"), [("upwind", 1, (128, 256)), ("minmod", 1.6, (64, 128)),
-                                                        ("van_leer", 1.7, (64, 128)), ("mc", 1.7, (64, 128)),
-                                                        ("weno5", 4.5, (64, 128))])  # fmt: skip
+@pytest.mark.parametrize(
+    ("scheme", "order", "sizes"),
+    [
+        ("upwind", 1, (128, 256)),
+        ("minmod", 1.6, (64, 128)),
+        ("van_leer", 1.7, (64, 128)),
+        ("mc", 1.7, (64, 128)),
+        ("weno5", 4.5, (64, 128)),
+    ],
+)
 @pytest.mark.slow
 def test_before_the_shock_characteristics_are_followed_at_the_scheme_s_order(scheme, order, sizes):
     """sin x on a periodic line until t = 0.5, half the time at which it breaks: u = sin(x - u t)."""
@@ -63,8 +70,9 @@ def test_before_the_shock_characteristics_are_followed_at_the_scheme_s_order(sch
         for _ in range(60):
             # Newton's method; a fixed point of a contraction by half.
             exact = exact - (exact - np.sin(x - 0.5 * exact)) / (1 + 0.5 * np.cos(x - 0.5 * exact))
-        final = march(Burgers(Domain(grid), [PERIODIC], scheme), viscosity(), np.sin(x), end=0.5, steps=n,
-                      integrator="rk4")  # fmt: skip
+        final = march(
+            Burgers(Domain(grid), [PERIODIC], scheme), viscosity(), np.sin(x), end=0.5, steps=n, integrator="rk4"
+        )
         return float(jnp.mean(jnp.abs(final - exact)))
 
     errors = [error(n) for n in sizes]
@@ -108,10 +116,13 @@ def test_burgers_is_the_same_along_every_axis():
     c = random_field(grid.shape) - 0.5
     for scheme in ("mc", "weno5"):
         rhs = [
-            once(Burgers(Domain(Grid(tuple(grid.shape[k] for k in order))), [PERIODIC] * 3, scheme),
-                 viscosity(), c.transpose(order))
+            once(
+                Burgers(Domain(Grid(tuple(grid.shape[k] for k in order))), [PERIODIC] * 3, scheme),
+                viscosity(),
+                c.transpose(order),
+            )
             for order in ((0, 1, 2), (2, 0, 1))
-        ]  # fmt: skip
+        ]
         np.testing.assert_allclose(rhs[0].transpose(2, 0, 1), rhs[1], rtol=0, atol=1e-14)
         assert float(jnp.sum(rhs[0])) == pytest.approx(0.0, abs=1e-12)
 

@@ -53,11 +53,15 @@ def test_an_implicit_step_reaches_the_steady_state():
 
 def test_a_configuration_says_transfer_and_outside():
     config = {
-        "model": "advection_diffusion", "physics": {"diffusivity": 0.1, "velocity": [0]}, "grid": {"shape": [8]},
-        "time": {"end": 1, "output_every": 1, "dt": 0.01}, "precision": "float64", "parameters": {"cold": -0.5},
+        "model": "advection_diffusion",
+        "physics": {"diffusivity": 0.1, "velocity": [0]},
+        "grid": {"shape": [8]},
+        "time": {"end": 1, "output_every": 1, "dt": 0.01},
+        "precision": "float64",
+        "parameters": {"cold": -0.5},
         "initial": {"concentration": "x"},
         "boundaries": {"x": {"lower": {"kind": "robin", "transfer": 2, "outside": "cold"}, "upper": "no_slip"}},
-    }  # fmt: skip
+    }
     valid = validate(config)
     values = {name: jnp.asarray(value) for name, value in named_values(valid).items()}
     model, _ = build_model(valid, Domain(Grid((8,))), values, {})

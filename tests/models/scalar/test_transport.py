@@ -157,8 +157,12 @@ def test_weno_hardly_overshoots():
 
 CONSERVING = [*((scheme, "ssprk3") for scheme in SCHEMES), ("mc", "ars222")]
 SIDES = {"periodic": [PERIODIC, PERIODIC], "walls": [SLIP, SLIP]}
-CONSERVED = [("upwind", "ssprk3", "walls"), ("weno5", "ssprk3", "walls"), ("mc", "ars222", "walls"),
-         ("weno5", "ssprk3", "periodic")]  # fmt: skip
+CONSERVED = [
+    ("upwind", "ssprk3", "walls"),
+    ("weno5", "ssprk3", "walls"),
+    ("mc", "ars222", "walls"),
+    ("weno5", "ssprk3", "periodic"),
+]
 
 
 @pytest.mark.parametrize(
@@ -373,9 +377,13 @@ def test_heat_diffusivity_gradient_in_closed_form():
     @jax.value_and_grad
     def misfit(diffusivity):
         trajectory = simulate(
-            model, INTEGRATORS["euler"], Params(uniform(grid, 0.0), diffusivity), State(jnp.sin(jnp.asarray(x))),
-            Schedule(dt * steps, dt=dt), frames=1,
-        )  # fmt: skip
+            model,
+            INTEGRATORS["euler"],
+            Params(uniform(grid, 0.0), diffusivity),
+            State(jnp.sin(jnp.asarray(x))),
+            Schedule(dt * steps, dt=dt),
+            frames=1,
+        )
         return h / 2 * jnp.sum((trajectory.state.concentration - target * np.sin(x)) ** 2)
 
     value, slope = misfit(jnp.full(n, 0.5))
@@ -395,9 +403,13 @@ def test_heat_diffusivity_gradient_of_the_equation(integrator):
     @jax.value_and_grad
     def misfit(diffusivity):
         trajectory = simulate(
-            model, INTEGRATORS[integrator], Params(uniform(grid, 0.0), diffusivity), State(jnp.sin(jnp.asarray(x))),
-            Schedule(1.0, dt=1 / steps), frames=1,
-        )  # fmt: skip
+            model,
+            INTEGRATORS[integrator],
+            Params(uniform(grid, 0.0), diffusivity),
+            State(jnp.sin(jnp.asarray(x))),
+            Schedule(1.0, dt=1 / steps),
+            frames=1,
+        )
         return h / 2 * jnp.sum((trajectory.state.concentration - np.exp(-0.8) * np.sin(x)) ** 2)
 
     value, slope = misfit(jnp.full(n, 0.5))
@@ -417,9 +429,13 @@ def test_velocity_gradient_of_the_equation(scheme):
     @jax.value_and_grad
     def misfit(velocity):
         trajectory = simulate(
-            model, INTEGRATORS["ssprk3"], Params((velocity,)), State(jnp.asarray(np.sin(2 * x))),
-            Schedule(1.0, dt=0.01), frames=1,
-        )  # fmt: skip
+            model,
+            INTEGRATORS["ssprk3"],
+            Params((velocity,)),
+            State(jnp.asarray(np.sin(2 * x))),
+            Schedule(1.0, dt=0.01),
+            frames=1,
+        )
         return h / 2 * jnp.sum((trajectory.state.concentration - wanted) ** 2)
 
     value, slope = misfit(jnp.full(128, 0.8))
@@ -433,9 +449,12 @@ def test_diagnostics_are_those_of_the_field():
     c = random_field(grid.shape)
     found = Transport(Domain(grid), [PERIODIC] * 2).diagnostics(0.0, State(c), Params(uniform(grid, 0.0, 0.0)))
     expected = {
-        "total_concentration": 6 * np.mean(c), "mean_concentration": np.mean(c),
-        "variance_concentration": np.var(c), "minimum_concentration": np.min(c), "maximum_concentration": np.max(c),
-    }  # fmt: skip
+        "total_concentration": 6 * np.mean(c),
+        "mean_concentration": np.mean(c),
+        "variance_concentration": np.var(c),
+        "minimum_concentration": np.min(c),
+        "maximum_concentration": np.max(c),
+    }
     assert found.keys() == expected.keys()
     for name, value in expected.items():
         assert float(found[name]) == pytest.approx(float(value), rel=1e-13)

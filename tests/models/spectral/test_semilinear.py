@@ -122,12 +122,15 @@ def test_feed_and_kill_of_gray_scott_have_the_derivatives_that_differences_show(
         (CahnHilliard, {"epsilon": 0.01}, line(512, 0, 1), 1e-4),
         pytest.param(KuramotoSivashinsky, {}, line(512, 0, 60), 0.02, marks=pytest.mark.slow),
         pytest.param(
-            KortewegDeVries, {"dispersion": 4.84e-4, "nonlinearity": 1.0}, line(256, 0, 2), 1e-3,
+            KortewegDeVries,
+            {"dispersion": 4.84e-4, "nonlinearity": 1.0},
+            line(256, 0, 2),
+            1e-3,
             marks=pytest.mark.slow,
         ),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
-)  # fmt: skip
+)
 def test_stiff_equations_run_in_single_precision(kind, changes, grid, dt):
     model, results = on(grid, kind), []
     (length,) = grid.lengths
@@ -180,7 +183,7 @@ def test_a_trap_from_a_formula_holds_a_packet(tmp_path):
                     "output.report": False,
                     "output.animation": False,
                 },
-            )  # fmt: skip
+            )
         )
     ).run()
     # Steps of 0.005 leave 1e-10 of a packet that moves (see test_schroedinger), at its widest energy 32 dt = 0.16.
@@ -236,9 +239,11 @@ def test_sources_of_ones_own_equation_come_from_formulas(tmp_path):
             return {"u": scaled(0.0, state["u"])}
 
     settings = {
-        "grid": {"shape": [16]}, "time": {"end": 0.5, "output_every": 0.5, "dt": 0.1},
-        "precision": "float64", "output": {"root": str(tmp_path), "report": False, "animation": False},
-    }  # fmt: skip
+        "grid": {"shape": [16]},
+        "time": {"end": 0.5, "output_every": 0.5, "dt": 0.1},
+        "precision": "float64",
+        "output": {"root": str(tmp_path), "report": False, "animation": False},
+    }
     forced = sj.configure(Relaxation, forcing={"u": "cos(2*pi*x)"}, **settings).run()
     x = forced.ds["x"].values
     # A steady source is exact under exponential time differencing.

@@ -34,9 +34,13 @@ def number(x):
 
 def fluid(sound_speed=10.0, viscosity=0.01, gravity=(0.0, 0.0), artificial_viscosity=0.0, density_diffusion=0.1):
     return Params(
-        number(1.0), number(sound_speed), number(viscosity), number(gravity),
-        number(artificial_viscosity), number(density_diffusion),
-    )  # fmt: skip
+        number(1.0),
+        number(sound_speed),
+        number(viscosity),
+        number(gravity),
+        number(artificial_viscosity),
+        number(density_diffusion),
+    )
 
 
 def model_of(beginning, spacing, mesh=None, *, steps=4, skin=0.5, capacity=24, **options):

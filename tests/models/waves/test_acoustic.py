@@ -31,15 +31,19 @@ MODES = {
     "1-D periodic": (Grid((24,), (0.0,), (2.0,)), [PERIODIC], lambda m, length: 2 * np.pi * m / length, np.cos),
     "1-D rigid": (Grid((24,), (0.0,), (2.0,)), [RIGID], lambda m, length: np.pi * m / length, np.cos),
     "1-D rigid and free": (
-        Grid((24,), (0.0,), (2.0,)), [(SlipWall(), FreeSurface())],
-        lambda m, length: np.pi * (m - 0.5) / length, np.cos,
+        Grid((24,), (0.0,), (2.0,)),
+        [(SlipWall(), FreeSurface())],
+        lambda m, length: np.pi * (m - 0.5) / length,
+        np.cos,
     ),
     "2-D free": (Grid((16, 24), (0.0, 0.0), (1.0, 2.0)), [FREE] * 2, lambda m, length: np.pi * m / length, np.sin),
     "3-D periodic": (
-        Grid((8, 12, 10), (0.0,) * 3, (1.0, 2.0, 1.5)), [PERIODIC] * 3,
-        lambda m, length: 2 * np.pi * m / length, np.cos,
+        Grid((8, 12, 10), (0.0,) * 3, (1.0, 2.0, 1.5)),
+        [PERIODIC] * 3,
+        lambda m, length: 2 * np.pi * m / length,
+        np.cos,
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("order", [2, 4])
@@ -223,9 +227,12 @@ def traces(shape, spacing, distances, end, courant):
     origin = 0.37 * spacing
     places = [[origin + r, *(origin,) * (ndim - 1)] for r in (0.0, *distances)]
     params = Params(
-        jnp.asarray(c), jnp.asarray(1000.0), jnp.asarray(places[:1]), (Ricker(jnp.asarray(1e-3)),),
+        jnp.asarray(c),
+        jnp.asarray(1000.0),
+        jnp.asarray(places[:1]),
+        (Ricker(jnp.asarray(1e-3)),),
         jnp.asarray(places[1:]),
-    )  # fmt: skip
+    )
     dt = courant * float(model.stable_dt(None, params))
     start = at_rest(model, params, jnp.zeros(shape))
     steps = int(end / dt)
@@ -262,9 +269,12 @@ def test_a_point_source_in_three_dimensions():
 def surveyed(grid, places, **media):
     model = Acoustic(Domain(grid), [LAYERS, (AbsorbingSide(), FreeSurface())], layer_cells=5)
     params = Params(
-        media.get("speed", medium(grid, 4)), medium(grid, 5),
-        places[:1], (Ricker(jnp.asarray(1.0), 2.0, 0.3),), places[1:],
-    )  # fmt: skip
+        media.get("speed", medium(grid, 4)),
+        medium(grid, 5),
+        places[:1],
+        (Ricker(jnp.asarray(1.0), 2.0, 0.3),),
+        places[1:],
+    )
     return model, params
 
 

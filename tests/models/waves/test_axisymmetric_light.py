@@ -103,8 +103,9 @@ def test_energy_is_that_of_the_whole_body():
 @pytest.mark.slow
 def test_the_longest_step_is_just_below_that_of_the_operator(polarisation, least):
     """The operator as a matrix; E on the axis has the highest frequency."""
-    model = Maxwell(Domain(Grid((8, 4), upper=(0.8, 0.4), axisymmetric=True)), [CONDUCTOR, PERIODIC],
-                    polarisation=polarisation)  # fmt: skip
+    model = Maxwell(
+        Domain(Grid((8, 4), upper=(0.8, 0.4), axisymmetric=True)), [CONDUCTOR, PERIODIC], polarisation=polarisation
+    )
     count = len(model.electric_layouts)
 
     def accelerated(electric):
@@ -176,9 +177,11 @@ def test_an_element_on_the_axis_shines_as_hertz_s_dipole():
 
 LIGHT = {
     "grid": {"shape": [16, 32], "lower": [0, -1], "axisymmetric": True},
-    "boundaries": {"x": "conductor", "y": "absorbing"}, "initial": {"electric": ["0", "0"], "magnetic": "0"},
-    "time": {"end": 1.0, "output_every": 1.0}, "physics": {"layer_cells": 4},
-}  # fmt: skip
+    "boundaries": {"x": "conductor", "y": "absorbing"},
+    "initial": {"electric": ["0", "0"], "magnetic": "0"},
+    "time": {"end": 1.0, "output_every": 1.0},
+    "physics": {"layer_cells": 4},
+}
 RING = {"sources": [{"position": [0.0, 0], "signal": "sin(t)"}]}
 
 
@@ -186,15 +189,21 @@ RING = {"sources": [{"position": [0.0, 0], "signal": "sin(t)"}]}
     ("model", "change", "message"),
     [
         ("maxwell_te", {"physics": {"order": 4}}, "physics.order = 4: expected 2 on an axisymmetric grid"),
-        ("maxwell_te", {"boundaries": {"x": {"lower": "conductor", "upper": "absorbing"}, "y": "conductor"}},
-         "boundaries.x.upper: expected conductor on an axisymmetric grid"),
+        (
+            "maxwell_te",
+            {"boundaries": {"x": {"lower": "conductor", "upper": "absorbing"}, "y": "conductor"}},
+            "boundaries.x.upper: expected conductor on an axisymmetric grid",
+        ),
         ("maxwell_te", {"physics": {"sources": [{"position": [0.3, 0], "signal": "sin(t)"}]}}, "points lie on the"),
         ("maxwell_te", {"physics": RING | {"along": "x"}}, "physics.along: expected y on an axisymmetric grid"),
-        ("maxwell_tm", {"initial": {"electric": "0", "magnetic": ["0", "0"]}, "physics": RING},
-         "expected a radius above 0, as sources are rings"),
+        (
+            "maxwell_tm",
+            {"initial": {"electric": "0", "magnetic": ["0", "0"]}, "physics": RING},
+            "expected a radius above 0, as sources are rings",
+        ),
     ],
     ids=["order", "layer", "off the axis", "across", "ring"],
-)  # fmt: skip
+)
 def test_what_light_does_not_take_is_told(model, change, message):
     with pytest.raises(ConfigurationError, match=message):
         sj.configure(model, **(LIGHT | change))

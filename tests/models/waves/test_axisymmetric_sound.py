@@ -145,10 +145,12 @@ def test_a_source_on_the_axis_sounds_in_space():
 
 
 SOUND = {
-    "grid": {"shape": [16, 32], "lower": [0, -1], "axisymmetric": True}, "boundaries": {"x": "rigid", "y": "absorbing"},
-    "initial": {"pressure": "0", "velocity": ["0", "0"]}, "time": {"end": 1.0, "output_every": 1.0},
+    "grid": {"shape": [16, 32], "lower": [0, -1], "axisymmetric": True},
+    "boundaries": {"x": "rigid", "y": "absorbing"},
+    "initial": {"pressure": "0", "velocity": ["0", "0"]},
+    "time": {"end": 1.0, "output_every": 1.0},
     "physics": {"layer_cells": 4},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(
@@ -160,7 +162,7 @@ SOUND = {
         ({"physics": {"sources": [{"position": [0.3, 0], "signal": "sin(t)"}]}}, "as points lie on the axis"),
     ],
     ids=["order", "layer", "wraps", "source"],
-)  # fmt: skip
+)
 def test_what_sound_does_not_take_is_told(change, message):
     with pytest.raises(ConfigurationError, match=message):
         sj.configure(sj.Acoustic, **(SOUND | change))

@@ -75,8 +75,12 @@ def test_a_plane_along_the_grid_has_a_harmonic_mean_across_it_and_arithmetic_one
         exact = 1 / (share / below + (1 - share) / above) if across else share * below + (1 - share) * above
         line = np.moveaxis(np.asarray(values), normal, 0)
         # A plane is found to half the distance of two places; the derivative by the share is at most 4.
-        np.testing.assert_allclose(line, np.broadcast_to(exact.reshape((-1,) + (1,) * (ndim - 1)), line.shape),
-                                   rtol=0, atol=4 / (2 * LATTICES[ndim][0]))  # fmt: skip
+        np.testing.assert_allclose(
+            line,
+            np.broadcast_to(exact.reshape((-1,) + (1,) * (ndim - 1)), line.shape),
+            rtol=0,
+            atol=4 / (2 * LATTICES[ndim][0]),
+        )
 
 
 @pytest.mark.parametrize(
@@ -92,9 +96,7 @@ def test_an_oblique_plane_is_weighed_with_the_squares_of_its_normal(ndim, typica
         return jnp.where(sum(n * (u - 0.5) for n, u in zip(normal, x, strict=True)) < 0, 1.0, 5.0)
 
     for axis, (layout, values) in enumerate(zip(model.electric_layouts, averaged(model, plane), strict=True)):
-        along, across = (
-            np.asarray(mean(model, layout, f)) for f in (plane, lambda *x: 1 / plane(*x))
-        )  # fmt: skip
+        along, across = (np.asarray(mean(model, layout, f)) for f in (plane, lambda *x: 1 / plane(*x)))
         inner = tuple(slice(2, -2) for _ in range(ndim))  # walls mirror the plane
         mixed = (across - 1 / along)[inner] > 0.1
         weights = ((1 / values - 1 / along)[inner] / (across - 1 / along)[inner])[mixed]
@@ -197,9 +199,14 @@ def test_derivatives_by_numbers_of_a_formula(given):
 def test_formulas_of_a_configuration_are_averaged_once():
     medium = {"permittivity": "where(x < edge, 2, 6)", "permeability": "1 + noise(2)**2", "conductivity": 0.1}
     simulation = sj.configure(
-        "maxwell_te", grid={"shape": [12, 16]}, parameters={"edge": 0.43}, coefficients=medium, initial={},
-        time={"end": 0.1, "output_every": 0.1}, precision="float64",
-    )  # fmt: skip
+        "maxwell_te",
+        grid={"shape": [12, 16]},
+        parameters={"edge": 0.43},
+        coefficients=medium,
+        initial={},
+        time={"end": 0.1, "output_every": 0.1},
+        precision="float64",
+    )
     # Noise is known at centres alone, and a constant is a number.
     assert simulation.params.permeability.shape == (12, 16) and simulation.params.conductivity.shape == ()
     once = CompiledFieldRun(simulation.config).files[PARTS].tree

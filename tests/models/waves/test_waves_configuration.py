@@ -57,9 +57,12 @@ def test_a_run_is_the_same_as_the_model_built_by_hand(tmp_path):
     x, _ = domain.coordinates((0.5, 0.5))
     model = Acoustic(domain, [(AbsorbingSide(), SlipWall()), (SlipWall(), FreeSurface())], layer_cells=3)
     params = Params(
-        (1 + 0.2 * x) * jnp.ones((16, 12)), jnp.asarray(1.5), jnp.asarray([[0.9, 0.55]]),
-        (lambda t: 2.0 * jnp.sin(3 * t),), jnp.asarray([[1.2, 0.61], [0.4, 0.3]]),
-    )  # fmt: skip
+        (1 + 0.2 * x) * jnp.ones((16, 12)),
+        jnp.asarray(1.5),
+        jnp.asarray([[0.9, 0.55]]),
+        (lambda t: 2.0 * jnp.sin(3 * t),),
+        jnp.asarray([[1.2, 0.61], [0.4, 0.3]]),
+    )
     zero = jnp.zeros((16, 12))
     start = model.state_from({"pressure": (zero,), "velocity": (zero, zero)}, params)
     end, seen = run(model, params, start, 0.02, 20, lambda t, state: model.receive(t, state, params))

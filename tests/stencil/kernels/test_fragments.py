@@ -53,9 +53,17 @@ class Registers(np.lib.mixins.NDArrayOperatorsMixin):
 
 
 for name, function in {
-    "exp": np.exp, "exp2": np.exp2, "log": np.log, "rsqrt": lambda x: 1 / np.sqrt(x), "sin": np.sin, "cos": np.cos,
-    "tanh": np.tanh, "abs": np.abs, "round_even": np.round, "round": lambda x: np.trunc(x + 0.5 * np.sign(x)),
-}.items():  # fmt: skip
+    "exp": np.exp,
+    "exp2": np.exp2,
+    "log": np.log,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "sin": np.sin,
+    "cos": np.cos,
+    "tanh": np.tanh,
+    "abs": np.abs,
+    "round_even": np.round,
+    "round": lambda x: np.trunc(x + 0.5 * np.sign(x)),
+}.items():
     setattr(Registers, name, lambda x, function=function: Registers(function(x.registers), x.layout))
 
 
@@ -63,9 +71,10 @@ for name, function in {
 def gpu(monkeypatch):
     """A machine whose registers are arrays."""
     registers = SimpleNamespace(
-        FragmentedArray=Registers, c=lambda value, dtype: np.asarray(value, dtype),
+        FragmentedArray=Registers,
+        c=lambda value, dtype: np.asarray(value, dtype),
         utils=SimpleNamespace(dtype_to_ir_type=np.dtype),
-    )  # fmt: skip
+    )
     monkeypatch.setattr(fragments, "_registers", lambda: registers)
 
     def inline(arg_types, return_type):
@@ -85,9 +94,11 @@ def gpu(monkeypatch):
         return SimpleNamespace(layout="even", to_mgpu=lambda: "even")
 
     return SimpleNamespace(
-        Layout=SimpleNamespace(WG_STRIDED=even), layout_cast=lambda x, layout: x, inline_mgpu=inline,
+        Layout=SimpleNamespace(WG_STRIDED=even),
+        layout_cast=lambda x, layout: x,
+        inline_mgpu=inline,
         ShapeDtypeStruct=lambda shape, dtype, layout: SimpleNamespace(shape=shape, dtype=dtype, layout=layout),
-    )  # fmt: skip
+    )
 
 
 def both(gpu, formula, *arrays):
@@ -95,9 +106,10 @@ def both(gpu, formula, *arrays):
     operands = tuple(Operand(1, (0,) * len(x.shape) if x.shape else None, x.dtype) for x in arrays)
     expected = formula(*(jnp.asarray(x) for x in arrays))
     program = Formula(
-        operands, (expected.dtype,),
+        operands,
+        (expected.dtype,),
         lambda read: [formula(*(read(k, 0, (0, 0)) if x.shape else read(k) for k, x in enumerate(arrays)))],
-    )  # fmt: skip
+    )
 
     def read(k, component=0, offset=()):
         return arrays[k]
@@ -129,10 +141,21 @@ K = np.asarray([[-7, 3, 0, 5]], np.int32)
         lambda x, y: jnp.full(SHAPE, 3.0, jnp.float32),
     ],
     ids=[
-        "differences", "arithmetic", "extremes", "clamped", "selected", "logic", "unequal", "powers", "functions",
-        "waves", "rounded", "converted", "one_number",
+        "differences",
+        "arithmetic",
+        "extremes",
+        "clamped",
+        "selected",
+        "logic",
+        "unequal",
+        "powers",
+        "functions",
+        "waves",
+        "rounded",
+        "converted",
+        "one_number",
     ],
-)  # fmt: skip
+)
 def test_operations_on_registers_are_those_of_jax(gpu, formula):
     found, expected = both(gpu, formula, X, Y)
     # A few roundings of single precision.

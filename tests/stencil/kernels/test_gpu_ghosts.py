@@ -29,8 +29,9 @@ class Memory:
 
 
 def _plain(where):
-    return tuple(slice(int(w.start), int(w.start) + w.size) if hasattr(w, "size") and hasattr(w, "start") else w
-                 for w in where)  # fmt: skip
+    return tuple(
+        slice(int(w.start), int(w.start) + w.size) if hasattr(w, "size") and hasattr(w, "start") else w for w in where
+    )
 
 
 def brought(array, begin, shape):

@@ -149,9 +149,17 @@ if target == "tpu":  # four fields with four cells around a tile do not fit a GP
 
 # Kernels of one step: one for each application of a stencil, such as a stage's.
 KERNELS = {
-    "advection-1d": 1, "advection-2d-walls": 2, "advection-3d-walls": 1, "flow-2d-periodic": 3, "gas-1d-weno": 1,
-    "acoustic-3d": 3, "maxwell-3d": 4, "burgers-1d-weno5": 3, "transport-2d-implicit": 1, "passive-scalar-2d-walls": 4,
-}  # fmt: skip
+    "advection-1d": 1,
+    "advection-2d-walls": 2,
+    "advection-3d-walls": 1,
+    "flow-2d-periodic": 3,
+    "gas-1d-weno": 1,
+    "acoustic-3d": 3,
+    "maxwell-3d": 4,
+    "burgers-1d-weno5": 3,
+    "transport-2d-implicit": 1,
+    "passive-scalar-2d-walls": 4,
+}
 
 # What XLA must know of a device to compile for it (openxla/xla, xla/backends/gpu/target_config/specs/h100_sxm.txtpb).
 H100 = """
@@ -171,13 +179,18 @@ def compiled(program, target, config=""):
     """(custom calls, bytes of temporary memory, bytes they move) of each function, compiled in a process of its own."""
     environment = {
         **{key: value for key, value in os.environ.items() if key != "XLA_FLAGS"},
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(SUPPORT)]), "JAX_PLATFORMS": "cpu",
-        "TPU_SKIP_MDS_QUERY": "1", "TPU_WORKER_HOSTNAMES": "localhost", "TPU_ACCELERATOR_TYPE": "v5litepod-4",
-        "ALLOW_MULTIPLE_LIBTPU_LOAD": "1", "CUDA_VISIBLE_DEVICES": "-1", "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
-    }  # fmt: skip
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(SUPPORT)]),
+        "JAX_PLATFORMS": "cpu",
+        "TPU_SKIP_MDS_QUERY": "1",
+        "TPU_WORKER_HOSTNAMES": "localhost",
+        "TPU_ACCELERATOR_TYPE": "v5litepod-4",
+        "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+        "CUDA_VISIBLE_DEVICES": "-1",
+        "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1",
+    }
     done = subprocess.run(
         [sys.executable, "-c", DEVICE + program, target, config], env=environment, capture_output=True, text=True
-    )  # fmt: skip
+    )
     assert not done.returncode, done.stderr[-2000:]
     rows = [line.split() for line in done.stdout.splitlines()]
     return {name: tuple(map(int, figures)) for name, *figures in rows}

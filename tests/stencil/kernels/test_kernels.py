@@ -83,7 +83,7 @@ def test_slices_become_displacements_and_nothing_is_computed_twice():
         (lambda p: jnp.concatenate([p[1:6, 1:-1], p[6:-1, 1:-1]]), "leaves out cells"),
     ],
     ids=["scan", "reflection", "sum", "pieces"],
-)  # fmt: skip
+)
 @pytest.mark.slow
 def test_what_mixes_cells_otherwise_is_named_or_left_to_jax(stencil, named):
     u = smooth_field(GRID, (0.5, 0.5), 1)

@@ -91,9 +91,9 @@ def test_members_are_independent(mapped):
     program, interior = staggered(2, "float64"), (7, 6)
     single = arrays_of(program, interior)
     arrays = [u if axis is None else jnp.stack([u, 2 * u]) for u, axis in zip(single, mapped, strict=True)]
-    found = jax.jit(
-        jax.vmap(lambda *arrays: launch(program, arrays, interior, target="interpret"), in_axes=mapped)
-    )(*arrays)  # fmt: skip
+    found = jax.jit(jax.vmap(lambda *arrays: launch(program, arrays, interior, target="interpret"), in_axes=mapped))(
+        *arrays
+    )
     for m in range(2):
         member = [u if axis is None else u[m] for u, axis in zip(arrays, mapped, strict=True)]
         for u, v in zip(found, on_whole_arrays(program, member, interior), strict=True):
@@ -101,8 +101,11 @@ def test_members_are_independent(mapped):
 
 
 PROGRAMS = [diffusion(1), diffusion(2), diffusion(3), staggered(2), staggered(3), diffusion(2, "bfloat16")]
-INTERIORS = {1: [(60,), (100_003,), (2**20,)], 2: [(20, 30), (1000, 1003), (4096, 4096), (64, 100_000)],
-             3: [(12, 9, 30), (65, 70, 131), (256, 256, 256)]}  # fmt: skip
+INTERIORS = {
+    1: [(60,), (100_003,), (2**20,)],
+    2: [(20, 30), (1000, 1003), (4096, 4096), (64, 100_000)],
+    3: [(12, 9, 30), (65, 70, 131), (256, 256, 256)],
+}
 
 
 @pytest.mark.parametrize("target", ["tpu", "gpu"])

@@ -384,10 +384,18 @@ def test_several_steps_in_one_kernel_are_measured_too(measuring):
 # ---------------------------------------------------------------------- steps between two exchanges
 
 STEPS_OF_A_RUN = [
-    "grid.shape=[8,12]", "time.end=0.008", "time.output_every=0.004", "time.dt=0.0005", "time.courant=null",
-    "time.integrator=euler", "physics.scheme=upwind", "precision=float64", "steps_per_exchange=auto",
-    "output.report=false", "output.animation=false",
-]  # fmt: skip
+    "grid.shape=[8,12]",
+    "time.end=0.008",
+    "time.output_every=0.004",
+    "time.dt=0.0005",
+    "time.courant=null",
+    "time.integrator=euler",
+    "physics.scheme=upwind",
+    "precision=float64",
+    "steps_per_exchange=auto",
+    "output.report=false",
+    "output.animation=false",
+]
 
 
 @pytest.fixture
