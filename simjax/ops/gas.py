@@ -25,7 +25,7 @@ from simjax.ops.riemann import (
 )
 from simjax.ops.spacing import Spacing
 from simjax.stencil.materialise import for_each_leaf, formed_once, held_in_reverse, shared_in_reverse, stored
-from simjax.stencil.windows import Windows, of_windows
+from simjax.stencil.windows import Windows, differences_of_windows, of_windows
 
 QUIET = 1e-3
 """Part of the squared jumps of all waves around a face below which the roughness of one of them counts as none."""
@@ -82,6 +82,16 @@ def convective_flux(
     SIAM J. Sci. Comput. 35, A1137. `rises` are the hydrostatic differences of pressure between the 2 width cells
     around each face, from below to above; they are taken out of the pressure before it is interpolated.
     """
+    return of_windows(*_flux_parts(axis, ndim, scheme), padded, (gamma, rises), ndim)
+
+
+def convective_differences(padded: Primitive, axis: int, ndim: int, gamma: Array, scheme: Scheme) -> Conserved:
+    """Differences of `convective_flux` between the two faces of each of the n cells along `axis`."""
+    return differences_of_windows(*_flux_parts(axis, ndim, scheme), padded, (gamma, None), ndim)
+
+
+def _flux_parts(axis: int, ndim: int, scheme: Scheme) -> tuple[Callable, list[Callable], Windows]:
+    """What `of_windows` makes fluxes of: values of a cell, the parts of a flux, and the cells around a face."""
     width = scheme.interpolation.width
 
     def of_cell(w: Primitive, given) -> tuple[Primitive, Conserved, Conserved, Array]:
@@ -117,7 +127,7 @@ def convective_flux(
     states = map(of_cells_at_rest, (*before, limited_states))
     parts = [*states, upwind, *([curved] if scheme.reach else []), limited]
     windows = Windows(lambda u: pad_only(u, axis, ndim, width), axis, 2 * width)
-    return of_windows(of_cell, parts, windows, padded, (gamma, rises), ndim)
+    return of_cell, parts, windows
 
 
 def _without_rises(cells: list[Primitive], rises: Sequence[Array]) -> list[Primitive]:

@@ -13,6 +13,7 @@ from jax import Array, lax
 from jaxtyping import Float
 
 from simjax.ops.spacing import Spacing, fitted
+from simjax.stencil.windows import difference_of_neighbors
 
 Limiter = Callable[[Array, Array], Array]
 """`limiter(behind, ahead)` -> slope of a cell (times its width) from the differences to its two neighbours."""
@@ -142,7 +143,9 @@ def values_at_faces(cells: Sequence[Float[Array, "..."]], scheme: Reconstruction
 
 def difference_of_faces(flux: Float[Array, "..."], axis: int, ndim: int, spacing: Spacing) -> Float[Array, "..."]:
     """(flux[j + 1] - flux[j]) / h on the n cells between n + 1 faces."""
-    array_axis = flux.ndim - ndim + axis
-    n = flux.shape[array_axis] - 1
-    above = lax.slice_in_dim(flux, 1, n + 1, axis=array_axis)
-    return (above - lax.slice_in_dim(flux, 0, n, axis=array_axis)) * fitted(1 / spacing, flux)
+    return per_spacing(difference_of_neighbors(flux, flux.ndim - ndim + axis), spacing)
+
+
+def per_spacing(difference: Float[Array, "..."], spacing: Spacing) -> Float[Array, "..."]:
+    """Differences over the distances of what they are taken of."""
+    return difference * fitted(1 / spacing, difference)

@@ -19,6 +19,7 @@ from jax import Array, lax
 from simjax.jaxpr.linear_map import linear_map
 from simjax.stencil.formulation import stores_values
 from simjax.stencil.kernels.operands import Sums
+from simjax.stencil.kernels.tiles import rows_of_16_bytes
 from simjax.stencil.materialise import held, held_in_reverse, in_one_kernel
 
 Fused = Callable[..., Callable]
@@ -75,61 +76,143 @@ def of_windows(
     on a CPU transposes the function as it stands: it stores values (`stencil.materialise`), those of cells once and not
     for each face beside them.
     """
+    evaluated = functools.partial(_on_faces, of_cell, parts, windows, ndim)
     fused = _fused.get()
-
-    def of_face(around, given):
-        return functools.reduce(lambda found, part: part(found, around, given), parts, None)
-
-    def evaluated(blocks, given):
-        values, tree = jax.tree.flatten(of_cell(jax.tree.map(windows.line, blocks), given))
-        around = [windows.around(line, ndim) for line in values]
-        return of_face(_cells(held_in_reverse(around), tree), given)
-
     if fused is None and stores_values():
         return evaluated(blocks, given)
 
+    def transpose(primals, cotangents):
+        if fused is None:
+            return _transposed_in_parts(of_cell, parts, windows, primals, cotangents, ndim)
+        return _transposed(of_cell, parts, windows, primals, cotangents, ndim, fused)
+
+    return _with_transpose(transpose, evaluated, blocks, given)
+
+
+def differences_of_windows(
+    of_cell: Callable, parts: Sequence[Callable], windows: Windows, blocks: Any, given: Any, ndim: int
+) -> Any:
+    """Differences u[j + 1] - u[j] on the n cells between n + 1 faces, of the values u that `of_windows` gives there.
+
+    A kernel for the transpose forms the cotangents of faces from those of the cells beside them as it goes: they are
+    not stored.
+    """
+    fused = _fused.get()
+
+    def difference(u: Array) -> Array:
+        return difference_of_neighbors(u, u.ndim - ndim + windows.axis)
+
+    if fused is None:
+        return jax.tree.map(difference, of_windows(of_cell, parts, windows, blocks, given, ndim))
+
+    def evaluated(blocks, given):
+        return jax.tree.map(difference, _on_faces(of_cell, parts, windows, ndim, blocks, given))
+
+    def transpose(primals, cotangents):
+        return _transposed(of_cell, parts, windows, primals, cotangents, ndim, fused, of_differences=True)
+
+    return _with_transpose(transpose, evaluated, blocks, given)
+
+
+def difference_of_neighbors(u: Array, axis: int) -> Array:
+    """u[j + 1] - u[j] along an axis of an array."""
+    n = u.shape[axis]
+    return lax.slice_in_dim(u, 1, n, axis=axis) - lax.slice_in_dim(u, 0, n - 1, axis=axis)
+
+
+def _on_faces(of_cell: Callable, parts: Sequence[Callable], windows: Windows, ndim: int, blocks, given):
+    values, tree = jax.tree.flatten(of_cell(jax.tree.map(windows.line, blocks), given))
+    around = [windows.around(line, ndim) for line in values]
+    return _of_face(parts, _cells(held_in_reverse(around), tree), given)
+
+
+def _of_face(parts: Sequence[Callable], around, given):
+    """What the last part gives, of the cells around a face."""
+    return functools.reduce(lambda found, part: part(found, around, given), parts, None)
+
+
+def _with_transpose(transpose: Callable, function: Callable, *arguments):
+    """`function(*arguments)`, which reverse mode transposes by `transpose(arguments, cotangents)`."""
+
     @jax.custom_jvp
-    def on_faces(blocks, given):
-        return evaluated(blocks, given)
+    def value(*arguments):
+        return function(*arguments)
 
-    @on_faces.defjvp
+    @value.defjvp
     def _slopes(primals, tangents):
-        def transpose(cotangents):
-            if fused is None:
-                return _transposed_in_parts(of_cell, parts, windows, primals, cotangents, ndim)
-            return _transposed(of_cell, of_face, windows, primals, cotangents, ndim, fused)
+        back = functools.partial(transpose, primals)
+        forward = linear_map(lambda tangents: jax.jvp(function, primals, tangents)[1], back, tangents)
+        return value(*primals), forward
 
-        forward = linear_map(lambda tangents: jax.jvp(evaluated, primals, tangents)[1], transpose, tangents)
-        return on_faces(*primals), forward
-
-    return on_faces(blocks, given)
+    return value(*arguments)
 
 
-def _transposed(of_cell: Callable, of_face: Callable, windows: Windows, primals, cotangents, ndim: int, fused: Fused):
-    """Cotangents of blocks and of what is given, from those of the faces, by one kernel."""
+def _transposed(
+    of_cell: Callable,
+    parts: Sequence[Callable],
+    windows: Windows,
+    primals,
+    cotangents,
+    ndim: int,
+    fused: Fused,
+    of_differences: bool = False,
+):
+    """Cotangents of blocks and of what is given, by one kernel, from those of the faces or of differences of these."""
     blocks, given = primals
+    if of_differences:
+        cells = jax.tree.leaves(cotangents)[0].shape[-ndim:]
+        faces = tuple(n + (k == windows.axis) for k, n in enumerate(cells))
+        cotangents = jax.tree.map(lambda c: _with_room(c, ndim), cotangents)
+    else:
+        faces = jax.tree.leaves(cotangents)[0].shape[-ndim:]
     leaves, tree = jax.tree.flatten((blocks, given, cotangents))
-    faces = jax.tree.leaves(cotangents)[0].shape
 
     def by_face(*leaves: Array):
         blocks, given, cotangents = tree.unflatten(leaves)
+        if of_differences:
+            cotangents = jax.tree.map(lambda c: _of_faces(c, windows.axis, faces), cotangents)
         values, blocks_tree = jax.tree.flatten(blocks)
         around = _cells([windows.around(windows.line(value), ndim) for value in values], blocks_tree)
         everywhere = jax.tree.map(lambda x: jnp.broadcast_to(x, faces), given)
 
         def face(around, given):
-            return of_face([of_cell(cell, given) for cell in around], given)
+            return _of_face(parts, [of_cell(cell, given) for cell in around], given)
 
         return jax.vjp(face, around, everywhere)[1](cotangents)
 
     fields, places = len(jax.tree.leaves(blocks)), range(windows.count)
+    numbers, arrays = ([j for j, x in enumerate(jax.tree.leaves(given)) if (x.ndim == 0) == s] for s in (True, False))
+    results = windows.count * fields
     terms = [tuple((k * fields + field, k) for k in places) for field in range(fields)]
-    terms += [((windows.count * fields + j, 0),) for j in range(len(jax.tree.leaves(given)))]
-    sums = Sums(windows.axis, tuple(terms))
+    terms += [((results + j, 0),) for j in arrays]
+    sums = Sums(windows.axis, tuple(terms), tuple(results + j for j in numbers))
     found = fused(by_face, ndim, sums=sums)(*leaves)
-    added, pulled = jax.tree.unflatten(jax.tree.structure((blocks, given)), found)
+    added = jax.tree.unflatten(jax.tree.structure(blocks), found[:fields])
+    pulled = [x for _, x in sorted(zip((*arrays, *numbers), found[fields:], strict=True), key=lambda pair: pair[0])]
     read = jax.tree.map(lambda block, line: jax.linear_transpose(windows.line, block)(line)[0], blocks, added)
-    return read, jax.tree.map(lambda x, of: jnp.sum(x) if of.ndim == 0 else x, pulled, given)
+    return read, jax.tree.unflatten(jax.tree.structure(given), pulled)
+
+
+def _with_room(cotangent: Array, ndim: int) -> Array:
+    """Cotangents of cells with a zero on every side, and so many zeros after each row that a GPU can address it.
+
+    The same array serves all axes, whichever of them differences are taken along.
+    """
+    row = rows_of_16_bytes((cotangent.shape[-1] + 2,), cotangent.dtype)[0]
+    around = [(0, 0, 0)] * (cotangent.ndim - ndim) + [(1, 1, 0)] * (ndim - 1) + [(1, row - 1 - cotangent.shape[-1], 0)]
+    return lax.pad(cotangent, jnp.zeros((), cotangent.dtype), around)
+
+
+def _of_faces(cotangent: Array, axis: int, faces: Sequence[int]) -> Array:
+    """Cotangents of faces, of those of differences `_with_room`: a face is above one cell and below the next.
+
+    axis: that of differences; faces: along each axis of the grid.
+    """
+    leading, cells = cotangent.ndim - len(faces), cotangent
+    for k, count in enumerate(faces):
+        begin, end = (0, count + 1) if k == axis else (1, count + 1)
+        cells = lax.slice_in_dim(cells, begin, end, axis=leading + k)
+    return -difference_of_neighbors(cells, leading + axis)
 
 
 def _transposed_in_parts(

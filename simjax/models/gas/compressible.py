@@ -36,7 +36,7 @@ from simjax.models.sides import check_sides
 from simjax.models.stretching import require_widths
 from simjax.ops import gas, riemann, transport
 from simjax.ops.difference import shift
-from simjax.ops.reconstruction import INTERPOLATIONS, difference_of_faces, pad_only
+from simjax.ops.reconstruction import INTERPOLATIONS, difference_of_faces, pad_only, per_spacing
 from simjax.ops.riemann import Conserved, Primitive
 from simjax.ops.spacing import Spacing, along, around_centers, between_centers, relative, scaled, smallest, without_ends
 from simjax.ops.viscous import viscous_flux
@@ -289,8 +289,12 @@ class Compressible(GasBalances, ExplicitModel):
         spacing: Sequence[Spacing],
     ):
         """The tendency by one axis, times the mean spacing along the first axis."""
+        ndim, ideal = len(spacing), self._transport(params) == (None, None)
+        if ideal and not rings and axis not in self.gravity_axes:
+            differences = gas.convective_differences(padded, axis, ndim, params.gamma, self.scheme)
+            stretch = self._stretch(axis, spacing)
+            return jax.tree.map(lambda difference: per_spacing(difference, -stretch), differences)
         flux, mass, rises, stretch = self._axis_flux(padded, heat, axis, pull, params, spacing)
-        ndim = len(spacing)
         if rings:
             taper, pressure = (shift(u, ndim, width=self.width) for u in (*rings, padded.pressure))
             return axisymmetry.tendency(flux, taper, pressure, ndim, stretch)
@@ -304,12 +308,9 @@ class Compressible(GasBalances, ExplicitModel):
 
         Widths are those of the n cells over the mean one along the first axis.
         """
-        width, ndim, unit = self.width, len(spacing), self.domain.grid.mean_spacing[0]
-        around = along(spacing[axis], axis, ndim, width)
-        distances, reach = between_centers(around, axis), self.scheme.reach
-        stretch = transport.widths(without_ends(around, axis, width - reach), axis, ndim, reach) / unit
-        rises = None
+        width, ndim, rises = self.width, len(spacing), None
         if axis in self.gravity_axes:
+            distances = between_centers(along(spacing[axis], axis, ndim, width), axis)
             pull = self._gravity(params, axis) if pull is None else pad_only(pull, axis, ndim, width)
             density = pad_only(padded.density, axis, ndim, width)
             rises = gas.hydrostatic_rises(density, pull, axis, ndim, distances, width)
@@ -320,7 +321,14 @@ class Compressible(GasBalances, ExplicitModel):
             drag = viscous_flux(padded.velocity, heat, axis, spacing, width, viscosity, per_heat)
             momentum = tuple(map(jnp.add, flux.momentum, drag.momentum))
             flux = flux._replace(momentum=momentum, energy=flux.energy + drag.energy)
-        return flux, mass, rises, stretch
+        return flux, mass, rises, self._stretch(axis, spacing)
+
+    def _stretch(self, axis: int, spacing: Sequence[Spacing]) -> Spacing:
+        """Widths of the n cells along an axis over the mean one along the first axis."""
+        reach, ndim = self.scheme.reach, len(spacing)
+        around = along(spacing[axis], axis, ndim, self.width)
+        widths = transport.widths(without_ends(around, axis, self.width - reach), axis, ndim, reach)
+        return widths / self.domain.grid.mean_spacing[0]
 
     def _fallen(
         self, slope: Conserved, mass: Array, rises: Sequence[Array], stretch: Spacing, axis: int, params, spacing
@@ -335,11 +343,8 @@ class Compressible(GasBalances, ExplicitModel):
             return None, None
         axisymmetry.check_ideal(self.domain)
         zero = jnp.zeros_like(params.gamma)
-        viscosity = zero if params.viscosity is None else params.viscosity
-        return viscosity, zero if params.conductivity is None else params.conductivity / self._gas_constant(zero)
-
-    def _gas_constant(self, like: Array) -> Array:
-        return jnp.asarray(self.gas_constant, like.dtype)
+        viscosity, conductivity = (zero if x is None else x for x in (params.viscosity, params.conductivity))
+        return viscosity, conductivity / jnp.asarray(self.gas_constant, zero.dtype)
 
     def beside_tendency(self, params):
         return "" if params.density_floor is None and params.pressure_floor is None else "a density or pressure floor"
@@ -468,7 +473,7 @@ class Compressible(GasBalances, ExplicitModel):
         result = {"density": w.density, "pressure": w.pressure}
         result |= {f"velocity_{axis}": u for axis, u in zip(AXES, w.velocity, strict=False)}
         result |= {f"scalars_{number}": s for number, s in enumerate(w.scalars)}
-        result["temperature"] = w.pressure / (w.density * self._gas_constant(w.density))
+        result["temperature"] = w.pressure / (w.density * jnp.asarray(self.gas_constant, w.density.dtype))
         result["mach"] = riemann.mach_number(w, params.gamma)
         result["schlieren"] = self._schlieren(state)
         return result

@@ -7,6 +7,8 @@ Along the axis of the walk a result is added to sums that lie in a ring of share
 thread. A sum is complete when the walk comes to its cell, and is written then. The walk begins as far before the first
 sum of a thread block as results are moved. Along the last axis all results of a row lie in shared memory, and a thread
 adds up those that come to its cell; rows of two thread blocks overlap.
+
+Of what is added up over all cells each thread has a total, of the cells that its thread block writes.
 """
 
 from collections.abc import Sequence
@@ -67,6 +69,7 @@ def run(program: Program, arrays: Sequence[Array], interior: Sizes, sums: Sums, 
     grid[plan.walk] = pl.cdiv(max(shape[plan.walk] for shape in shapes), length)
     grid[1 - plan.walk] = shapes[0][1 - plan.walk]
     grid[2] = pl.cdiv(max(shape[2] for shape in shapes) - plan.before, plan.columns)
+    by_thread = [jax.ShapeDtypeStruct((*grid[:2], THREADS * grid[2]), dtype) for dtype in plan.types_of_totals]
 
     def kernel(*refs, rings, arrived, **scratch) -> None:
         _Walk(gpu, plan, length, refs[: len(arrays)], refs[len(arrays) :], rings, arrived, **scratch).walk()
@@ -75,7 +78,7 @@ def run(program: Program, arrays: Sequence[Array], interior: Sizes, sums: Sums, 
     found = mosaic_kernel(
         gpu,
         kernel,
-        [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in zip(stored, plan.types, strict=True)],
+        [*(jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in zip(stored, plan.types, strict=True)), *by_thread],
         {
             "rings": {str(k): gpu.SMEM(box.ring(), box.dtype) for k, box in plan.boxes.items()},
             "arrived": gpu.Barrier(num_arrivals=sum(box.components for box in plan.boxes.values())),
@@ -85,13 +88,16 @@ def run(program: Program, arrays: Sequence[Array], interior: Sizes, sums: Sums, 
                 for terms, dtype in zip(sums.terms, plan.types, strict=True)
                 if plan.along_rows
             ],
+            "totals": [gpu.SMEM((1, THREADS), dtype) for dtype in plan.types_of_totals],
         },
         grid=tuple(grid),
         grid_names=AXES,
         compiler_params=gpu.CompilerParams(lowering_semantics=gpu.LoweringSemantics.Warpgroup),
     )(*(_readable(x, operand, plan) for x, operand in zip(arrays, program.operands, strict=True)))
+    added, totals = found[: len(shapes)], found[len(shapes) :]
     return [
-        lax.slice(u, (0, 0, 0), shape).reshape(shape[plan.lifted :]) for u, shape in zip(found, shapes, strict=True)
+        *(lax.slice(u, (0, 0, 0), n).reshape(n[plan.lifted :]) for u, n in zip(added, shapes, strict=True)),
+        *map(jnp.sum, totals),
     ]
 
 
@@ -188,6 +194,10 @@ class _Plan:
         return [self.program.results[terms[0][0]] for terms in self.sums.terms]
 
     @property
+    def types_of_totals(self) -> list[np.dtype]:
+        return [self.program.results[r] for r in self.sums.totals]
+
+    @property
     def depth(self) -> int:
         """Rows that are brought before the first one is computed."""
         return max((box.planes - 2 for box in self.boxes.values()), default=0)
@@ -202,6 +212,7 @@ class _Plan:
                 ((len(terms), THREADS + 2 * self.before), dtype)
                 for terms, dtype in zip(self.sums.terms, self.types, strict=True)
             ]
+        rows += [((1, THREADS), dtype) for dtype in self.types_of_totals]
         return sum(round_up(int(np.prod(shape)) * dtype.itemsize, 1024) for shape, dtype in rings + rows)
 
     def shape(self, k: int) -> Sizes:
@@ -242,6 +253,7 @@ class _Walk:
         sums: by sum, rows of it that are not yet written.
         moved: by sum along the last axis, results of a row that it is the sum of, with room for as many cells before
             and after them as these are moved.
+        totals: by result that is added up over all cells, one for each thread.
     """
 
     gpu: Any
@@ -253,6 +265,7 @@ class _Walk:
     arrived: Any
     sums: Sequence
     moved: Sequence
+    totals: Sequence
 
     def walk(self) -> None:
         """Walk along the axis: bring rows, compute, add up, store."""
@@ -262,8 +275,7 @@ class _Walk:
         start = corner[plan.walk] - np.int32(ahead)
         row, column = corner[1 - plan.walk], corner[2]
         steps = np.int32(plan.depth + self.length + ahead)
-        if plan.along_rows:
-            self._clear()
+        self._clear()
         self._bring(np.int32(0), start, row, column)
 
         def step(i):
@@ -277,6 +289,8 @@ class _Walk:
 
         # A `fori_loop` counts in 64 bits where jax has them, which Mosaic cannot convert.
         lax.while_loop(lambda i: i < steps, step, np.int32(0))
+        if self.totals:
+            self._store_totals()
         self.gpu.wait_smem_to_gmem(0)
 
     @property
@@ -333,6 +347,9 @@ class _Walk:
 
         def add() -> None:
             values = self._values(i)
+            # Rows before the first one that is written are those of the thread block before.
+            written = jnp.where(done >= np.int32(plan.sums.longest), np.int32(plan.interior[2]) - column, np.int32(0))
+            self._add_totals(values, np.int32(0), written)
             # The rows of the step before are on their way until now; their place is used again.
             self.gpu.wait_smem_to_gmem(0, wait_read_only=True)
             for sum_, terms in zip(self.sums, plan.sums.terms, strict=True):
@@ -355,7 +372,7 @@ class _Walk:
 
         def store() -> None:
             cells = self._place(cell, pl.ds(row, 1), pl.ds(column, THREADS))
-            for sum_, result in zip(self.sums, self.results, strict=True):
+            for sum_, result in zip(self.sums, self.results, strict=False):
                 self.gpu.copy_smem_to_gmem(slot(sum_, 0), result.at[cells])
 
         pl.when(done >= np.int32(plan.sums.longest))(store)
@@ -363,20 +380,44 @@ class _Walk:
     def _zeros(self, dtype) -> Array:
         return self.gpu.layout_cast(jnp.zeros((1, THREADS), dtype), self._layout)
 
-    # ------------------------------------------------------------------ results moved along the last axis
+    @property
+    def _columns(self) -> Array:
+        """Each thread's cell of a row."""
+        return self.gpu.layout_cast(lax.broadcasted_iota(jnp.int32, (1, THREADS), 1), self._layout)
 
     def _clear(self) -> None:
-        """Zeros before the first results of a row: nothing comes from there."""
-        for moved, terms in zip(self.moved, self.plan.sums.terms, strict=True):
+        """Zeros where totals begin, and before the first results of a row: nothing comes from there."""
+        for total in self.totals:
+            total[...] = self._zeros(total.dtype)
+        for moved, terms in zip(self.moved, self.plan.sums.terms, strict=self.plan.along_rows):
             for j in range(len(terms)):
                 moved[j, :, pl.ds(0, THREADS)] = self._zeros(moved.dtype)
         self.gpu.commit_smem()
 
+    def _add_totals(self, values: Sequence[Array], first, end) -> None:
+        """Add results in the cells of a row from `first` to before `end`."""
+        for total, result in zip(self.totals, self.plan.sums.totals, strict=True):
+            zeros = self._zeros(total.dtype)
+            kept = jnp.where(self._columns < end, jnp.where(self._columns >= first, values[result], zeros), zeros)
+            total[...] = self.gpu.layout_cast(total[...], self._layout) + kept
+
+    def _store_totals(self) -> None:
+        self.gpu.commit_smem()
+        first, second, third = (lax.axis_index(name) for name in AXES)
+        for total, result in zip(self.totals, self.results[len(self.sums) :], strict=True):
+            threads = pl.ds(third * np.int32(THREADS), THREADS)
+            self.gpu.copy_smem_to_gmem(total, result.at[first, pl.ds(second, 1), threads])
+
+    # ------------------------------------------------------------------ results moved along the last axis
+
     def _add_along_row(self, i, done, cell, row, column) -> None:
         plan, before = self.plan, self.plan.before
         values = self._values(i)
-        columns = self.gpu.layout_cast(lax.broadcasted_iota(jnp.int32, (1, THREADS), 1), self._layout)
-        exists = columns < np.int32(plan.interior[2]) - column
+        exists = self._columns < np.int32(plan.interior[2]) - column
+        # Cells that the thread block before computes too, and writes.
+        first = jnp.where(column == np.int32(0), np.int32(0), np.int32(before))
+        end = jnp.where(cell < np.int32(plan.interior[plan.walk]), np.int32(plan.interior[2]) - column, np.int32(0))
+        self._add_totals(values, first, end)
         for moved, terms in zip(self.moved, plan.sums.terms, strict=True):
             for j, (result, _) in enumerate(terms):
                 kept = jnp.where(exists, values[result], self._zeros(moved.dtype))
@@ -395,7 +436,7 @@ class _Walk:
                 sum_.at[np.int32(0)][...] = total
             self.gpu.commit_smem()
             cells = self._place(cell, pl.ds(row, 1), pl.ds(column + np.int32(first), size))
-            for sum_, result in zip(self.sums, self.results, strict=True):
+            for sum_, result in zip(self.sums, self.results, strict=False):
                 self.gpu.copy_smem_to_gmem(sum_.at[np.int32(0), :, pl.ds(0, size)], result.at[cells])
 
         if before:

@@ -99,10 +99,12 @@ class Sums:
         axis: of the grid.
         terms: by array, the results that it is the sum of, each with the cells by which it is moved: in cell c the
             array has result r in cell c - k for each pair (r, k). It is longer than the results by its largest k.
+        totals: results that are added up over all cells, each to a number, which comes after the arrays.
     """
 
     axis: int
     terms: tuple[tuple[tuple[int, int], ...], ...]
+    totals: tuple[int, ...] = ()
 
     @property
     def longest(self) -> int:
@@ -110,11 +112,13 @@ class Sums:
         return max(moved for terms in self.terms for _, moved in terms)
 
     def of(self, results: Sequence[Array], ndim: int) -> list[Array]:
-        """The arrays, of results whose last `ndim` axes are those of the grid."""
-        return [_moved_and_added([(results[r], k) for r, k in terms], self.axis - ndim) for terms in self.terms]
+        """The arrays and totals, of results whose last `ndim` axes are those of the grid."""
+        added = [_moved_and_added([(results[r], k) for r, k in terms], self.axis - ndim) for terms in self.terms]
+        return added + [jnp.sum(results[r]) for r in self.totals]
 
     def by_component(self, counts: Sequence[int]) -> "Sums":
-        """The same where result r is `counts[r]` results one after the other."""
+        """The same where result r is `counts[r]` results one after the other, and one of them has a total."""
+        assert all(counts[r] == 1 for r in self.totals)
         starts = [sum(counts[:r]) for r in range(len(counts))]
         return Sums(
             self.axis,
@@ -123,6 +127,7 @@ class Sums:
                 for terms in self.terms
                 for component in range(counts[terms[0][0]])
             ),
+            tuple(starts[r] for r in self.totals),
         )
 
 
