@@ -403,10 +403,9 @@ class _Walk:
 
     def _store_totals(self) -> None:
         self.gpu.commit_smem()
-        first, second, third = (lax.axis_index(name) for name in AXES)
+        first, second, thread = corner_of((1, 1, THREADS))
         for total, result in zip(self.totals, self.results[len(self.sums) :], strict=True):
-            threads = pl.ds(third * np.int32(THREADS), THREADS)
-            self.gpu.copy_smem_to_gmem(total, result.at[first, pl.ds(second, 1), threads])
+            self.gpu.copy_smem_to_gmem(total, result.at[first, pl.ds(second, 1), pl.ds(thread, THREADS)])
 
     # ------------------------------------------------------------------ results moved along the last axis
 
