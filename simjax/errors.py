@@ -107,7 +107,7 @@ class ResourceError(SimjaxError, RuntimeError):
 
 
 class CheckpointError(SimjaxError, RuntimeError):
-    """No usable checkpoint, or one of another simulation.
+    """No checkpoint can be read, or the checkpoint belongs to another simulation.
 
     Examples:
         >>> import shutil

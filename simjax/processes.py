@@ -142,7 +142,8 @@ class ManyProcesses(Processes):
             self._watch.tell(str(error))
 
     def _tell_all(self, error: BaseException, patience: float = PATIENCE_SECONDS) -> None:
-        """Meet the others with an error of this process; where all have the same one, the first of them shows it."""
+        """Share an error of this process with all processes; where all have the same one, the first of them shows
+        it."""
         text = str(error)[:2000]
         told = self._exchange({"error": [type(error).__name__, text], "value": text}, patience)
         error.add_note(OF_ANOTHER if text in told[: self.index] else TOLD)
@@ -276,7 +277,7 @@ class _Watch(threading.Thread):
                 self._end_a_process_that_waits()
 
     def _tell_of_the_loss(self) -> None:
-        """Tell the others which process is lost; process 0 waits until those that live say so themselves."""
+        """Tell the other processes which process is lost; process 0 waits until those that live say so themselves."""
         with contextlib.suppress(Exception):  # whoever keeps the store may be the one that is lost
             self._client.key_value_set(f"{ROOT}/lost/{self._index}", str(self.lost), allow_overwrite=True)
             end = time.monotonic() + FAREWELL_SECONDS
@@ -326,7 +327,7 @@ class _Watch(threading.Thread):
         self._noticed.wait(seconds)
 
     def tell(self, text: str) -> None:
-        """Tell the others why this process ends."""
+        """Tell the other processes why this process ends."""
         with contextlib.suppress(Exception):  # whoever keeps the store may be gone as well
             self._client.key_value_set(f"{ROOT}/failed/{self._index}", text[:2000], allow_overwrite=True)
 

@@ -202,7 +202,7 @@ class _Gradient:
         return dot(jax.tree.map(np.abs, self.slopes), jax.tree.map(np.abs, direction))
 
     def only(self, name: str) -> Unknowns:
-        """The smooth direction with all unknowns but one held."""
+        """The smooth direction in one unknown, zero in all other unknowns."""
         return {key: d if key == name else jax.tree.map(np.zeros_like, d) for key, d in self.smooth.items()}
 
     @functools.cached_property
@@ -249,7 +249,7 @@ def _taylor_checks(gradient: _Gradient) -> list[Check]:
 
 
 def _taylor_check(name: str, found: Mapping[str, Remainder]) -> Check:
-    """The worst of the remainders `found`, by unknown."""
+    """The Taylor check of the unknown whose remainder is worst."""
     unknown, worst = max(found.items(), key=lambda item: item[1].fault)
     measured = f"{worst} ({unknown})" if unknown else str(worst)
     return Check(name, measured, f"slope {SLOPE} +- {SLOPE_BOUND}", all(r.fault <= SLOPE_BOUND for r in found.values()))

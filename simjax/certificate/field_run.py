@@ -183,7 +183,7 @@ def _moved_off(path: str, components: tuple[np.ndarray, ...], size: float | None
 
 
 def _weight(domain: Domain, number: int) -> Array:
-    """Waves over the box, others for every number."""
+    """Weights of a field in the loss: waves over the box, with a phase for each `number`."""
     grid = domain.grid
     positions = domain.coordinates((CENTER,) * grid.ndim, jnp.float64)
     shares = [(x - low) / length for x, low, length in zip(positions, grid.lower, grid.lengths, strict=True)]

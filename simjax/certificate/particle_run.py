@@ -72,7 +72,7 @@ class ParticleRun(ShortRun):
         return dataclasses.replace(plain, time=time, neighbor_list=listed), [" ".join(said)]
 
     def _at_start(self, rollout: DifferentiableRun) -> dict[str, np.ndarray]:
-        """Everything that is observed, as a run begins: `(components, particles)`."""
+        """The observed quantities as a run begins: `(components, particles)`."""
         programs = _particles(rollout)
 
         def begin(values, fields):
@@ -177,7 +177,8 @@ def _of_all(rollout: DifferentiableRun, moved: Array) -> Array:
 
 
 def _observed(programs: CompiledParticleRun, state: Any, params, model, places: Array) -> dict[str, list[Array]]:
-    """Name -> components, one array per slot each: how far particles went from their places, and what the model has."""
+    """Observed quantities by name, each a list of components with a value per slot: how far particles went from their
+    places, and what the model has."""
     cells = programs.cells
     lengths = jnp.asarray(cells.domain.grid.lengths, state.position.dtype).reshape(-1, *(1,) * state.ids.ndim)
     gone = cells.absolute(state.position) + lengths * state.image.astype(lengths.dtype) - at_slots(state.ids, places)

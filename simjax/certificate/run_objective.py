@@ -67,7 +67,7 @@ def run_objective(config: Config, *, steps: int, devices: int | None = None) -> 
 
 
 def _function(short: ShortRun, rollout: DifferentiableRun) -> Callable[[Unknowns], Array]:
-    """The objective's function of one mesh and plan."""
+    """The objective as a function of the unknowns, on a mesh and with a checkpoint plan."""
 
     def loss(values, arrays) -> Array:
         values, fields, state, status = short.begin(rollout, values, arrays)

@@ -276,7 +276,8 @@ def _merged(old: Any, new: Any) -> Any:
 def load_config(
     experiment: str | None = None, overrides: Sequence[str] = (), *, config_dir: str | Path | None = None
 ) -> Config:
-    """Compose and validate in one call: `load_config("fluid", ["grid.shape=[64,64]"])`; no name: the defaults alone."""
+    """Compose a configuration and validate it: `load_config("fluid", ["grid.shape=[64,64]"])`; no name: the defaults
+    alone."""
     chosen = [] if experiment is None else [f"experiment={experiment}"]
     return compose([*chosen, *overrides], config_dir=config_dir).config()
 

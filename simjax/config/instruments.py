@@ -130,7 +130,7 @@ def _read_variables(where: str, kind: str, value: Mapping[str, Any], context: Co
 
 
 def read_every(path: str, value: Any, problems: ConfigErrors) -> float | str:
-    """A time above zero, or one of the words."""
+    """Read how often an instrument samples: a time above zero, or a word such as `step`."""
     if value in (FRAME, STEP):
         return value
     expected = f"a time > 0, {STEP} for every step, or {FRAME} for every output time"

@@ -341,7 +341,8 @@ def read_along(
 
 
 def _find_measurements(where: str, keys: Mapping[str, Any], context: Context) -> MeasuredFile | None:
-    """The file of measurements, if there is one; what goes with a file alone is refused where there is none."""
+    """Find the file of measurements of an observation, or None; what goes with a file alone is refused where there is
+    none."""
     problems, file = context.problems, keys.get("file")
     if file is None:
         for name in ("variable", "mask", "member", "order"):

@@ -88,7 +88,7 @@ def read_shapes(path: str, value: Any, context: Context) -> FieldSource | None:
 
 
 def _read_one(path: str, value: Any, context: Context) -> str | None:
-    """The formula of one body."""
+    """The formula for the distance from a body."""
     if not isinstance(value, Mapping):
         formula = read_formula(path, value, context)
         return None if formula is None else f"({formula.text})"

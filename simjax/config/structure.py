@@ -62,7 +62,7 @@ def structure_of(config: Config) -> Hashable:
 
 
 def _keys_of(section: Any) -> Hashable:
-    """Every key with what stands there; of numbers that are arguments, that they are given."""
+    """Every key path of a mapping with its value; of numbers that are arguments, that they are given."""
     keys = []
     for field in dataclasses.fields(section):
         kind, value = field.metadata["kind"], getattr(section, field.name)

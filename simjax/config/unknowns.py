@@ -46,7 +46,7 @@ class SymmetricKeys:
 
 @dataclass(frozen=True)
 class UnknownKeys:
-    """An unknown as it is written."""
+    """Keys of an unknown of an inverse problem."""
 
     guess: Any = key(
         Unread("a number, a formula, or one formula per component"),
@@ -91,7 +91,8 @@ class Candidate:
 
 
 def find_candidates(keys: Mapping[str, Any], found: Mapping[str, Any], context: Context) -> dict[str, Candidate]:
-    """Everything that may be sought, by path. `keys`: what was written; `found`: what it was read as."""
+    """Parameters and fields that an inverse problem may seek, by key path. `keys`: what was written; `found`: what it
+    was read as."""
     schema, ndim = context.schema, context.ndim
     candidates = _numbers("physics", found["physics"] or schema.physics, ndim)
     for name, value in found["parameters"].items():

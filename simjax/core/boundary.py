@@ -420,7 +420,7 @@ for _group, _units, _name, _further in (
 
 @side("outflow", groups=("scalar",), about="everything leaves unchanged")
 class Outflow(Side):
-    """Everything leaves unchanged: zero normal derivative.
+    """Waves and scalars leave the domain unchanged: zero normal derivative.
 
     Examples:
         >>> sides = [(sj.Inflow(velocity=(1.0,), scalar=1.0), sj.Outflow())]

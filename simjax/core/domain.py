@@ -478,7 +478,7 @@ def _count(entry: Split) -> int:
 
 
 def flatten_layouts(layouts, tree) -> list[FieldLayout]:
-    """One layout per array: a single layout serves every array of the tree."""
+    """Layouts of the arrays of a tree, one per array: a single layout serves every array of the tree."""
     if isinstance(layouts, FieldLayout):
         return [layouts] * tree.num_leaves
     kinds = jax.tree.leaves(layouts, is_leaf=lambda node: isinstance(node, FieldLayout))

@@ -63,7 +63,7 @@ def _permute(slabs: list[Array], name: str, links: Links) -> list[Array]:
 
 
 def _permute_alike(slabs: list[Array], name: str, links: Links) -> list[Array]:
-    """One message without axes: on a TPU lines of one cell along the last axis would be sent as 128."""
+    """Send arrays as one flat message: on a TPU lines of one cell along the last axis would be sent as 128."""
     message = lax.ppermute(jnp.concatenate([slab.ravel() for slab in slabs]), name, links)
     received, start = [], 0
     for slab in slabs:

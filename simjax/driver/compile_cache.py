@@ -260,7 +260,7 @@ def cache_notes() -> list[str]:
 
 
 def _watch() -> None:
-    """Note what is compiled and loaded from now on."""
+    """Count the programs that jax compiles and loads from now on."""
     import jax
 
     if _PROCESS.watches:

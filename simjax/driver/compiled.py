@@ -462,7 +462,7 @@ class CompiledRun(abc.ABC):
         return program.trace(self.values, self.files, *self.template(self.room()), until).jaxpr.jaxpr
 
     def observed_shapes(self):
-        """Shapes and dtypes of what `observe` returns."""
+        """Shapes and dtypes of the fields and diagnostics that `observe` returns."""
         time = jax.ShapeDtypeStruct((), self.dtype)
         return self.observe().eval_shape(self.values, self.files, *self.template(self.room()), time)
 

@@ -54,7 +54,7 @@ ROUNDINGS = 30
 
 
 class CompiledFieldRun(CompiledRun):
-    """Everything compiled for a model of fields.
+    """Compiled programs of a run of fields.
 
     fields: those that come from files. outputs: what is written, of every member. observed: what `observe` returns:
     these, or all variables where statistics over members alone are written.
@@ -118,7 +118,8 @@ class CompiledFieldRun(CompiledRun):
         return (*(output for output in outputs if output.name in names), *derived)
 
     def _member_state(self):
-        """One member's whole state; only its shapes and dtypes are ever asked for, which no constraint changes."""
+        """The state of a member on the whole grid; only its shapes and dtypes are ever asked for, which no constraint
+        changes."""
         values = {name: jnp.zeros((), self.dtype) for name in self.parameters}
         whole = jnp.zeros(self.grid.shape, self.dtype)
         fields = {

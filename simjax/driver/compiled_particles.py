@@ -36,7 +36,7 @@ MOST_GROWTHS = 12
 
 
 class CompiledParticleRun(CompiledRun):
-    """Everything compiled for a model of particles. names: the variables that are written, beside the fixed ones.
+    """Compiled programs of a run of particles. names: the variables that are written, beside the fixed ones.
     written: numbers of the particles that are written, in their order; None: all.
 
     start: the particles as they start, where they are known; else they are placed as the configuration says.

@@ -30,8 +30,8 @@ from simjax.stepping.watching import Gathering, Phases, Start, due_at_frames, du
 
 
 class Statistic(NamedTuple):
-    """One entry of `statistics`. over: the axes that are averaged over, by number. instrument: what `variables` are
-    read by, where they are no fields."""
+    """A time statistic of a run, an entry of `statistics`. over: the axes that are averaged over, by number.
+    instrument: what `variables` are read by, where they are no fields."""
 
     source: StatisticsConfig
     variables: tuple[Output, ...]

@@ -114,7 +114,7 @@ class DifferentiableRun:
 
     @property
     def notes(self) -> list[str]:
-        """Sentences about what was done to files."""
+        """Sentences about files that were converted or regridded on reading."""
         return self.programs.notes
 
     # ------------------------------------------------------------------ what the configuration says

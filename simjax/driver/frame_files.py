@@ -208,7 +208,7 @@ def own_parts(programs: CompiledRun) -> list[Part]:
 
 
 def _joined(blocks: Sequence[Bounds]) -> list[Bounds]:
-    """Blocks as one, if they fill one without gaps; else each by itself, once."""
+    """Join blocks into one block if they fill it without gaps; else each by itself, once."""
     different = list(dict.fromkeys(blocks))
     around = tuple((min(a for a, _ in axis), max(b for _, b in axis)) for axis in zip(*different, strict=True))
     cells = sum(math.prod(b - a for a, b in block) for block in different)

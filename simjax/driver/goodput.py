@@ -72,7 +72,7 @@ class GoodputLog:
 
     @contextlib.contextmanager
     def during(self, activity: str, **facts: Any) -> Iterator[None]:
-        """Within it the host loop does something else; `facts` are told in the line."""
+        """Context in which the host loop is occupied with another activity; `facts` are told in the line."""
         before = self._activity
         if before == activity and not facts:
             yield

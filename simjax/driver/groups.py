@@ -264,7 +264,7 @@ class GroupedRun:
         return None
 
     def _one(self, group: Group) -> str | None:
-        """Run a group to its end and record it; the reason why it stopped early, if it did."""
+        """Run a group of members to its end and record the outcome; the reason why it stopped early, if it did."""
         folder = self.folder / GROUPS_FOLDER / group.name
         run = self._run_of(group, self.limit)
         try:

@@ -111,7 +111,7 @@ class InstrumentOutput(SampleFiles):
             self.writers[name] = _writer(path, instrument, instruments.programs, attributes, keep_until_step)
 
     def add(self, samples: list[Samples]) -> None:
-        """Take what was just dispatched; write what was before it, which is done by now."""
+        """Queue samples of a call that was just dispatched; write what was before it, which is done by now."""
         if not self.writers:
             return
         for leaf in jax.tree.leaves([(one.count, one.values) for one in samples]):

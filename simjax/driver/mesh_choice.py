@@ -50,7 +50,8 @@ def with_devices(config: Config) -> Config:
 
 @dataclass(frozen=True)
 class _Cut:
-    """One way to use the devices: bytes that each sends in a step, in how many messages, and the memory it lacks."""
+    """A division of the devices among members and axes of the grid: bytes that each sends in a step, in how many
+    messages, and the memory it lacks."""
 
     sizes: dict[str, int]
     sent: int
@@ -161,7 +162,8 @@ def _on(config: Config, sizes: dict[str, int]) -> Config:
 
 
 def _traced(config: Config, sizes: dict[str, int], start: Any, refusals: list[str]) -> _Cut | None:
-    """The cut with what a step sends; None, and the reason among the `refusals`, where the model cannot be cut so."""
+    """The division with the bytes that a step sends; None, and the reason among the `refusals`, where the model cannot
+    be cut so."""
     cut = _on(config, sizes)
     try:
         for _, sentence in cut.schema.check(cut):

@@ -288,7 +288,7 @@ class IterationProgress:
             self._line(f"{self.noun} {iteration}/{self.iterations}  {said}{pace}")
 
     def stop(self) -> None:
-        """Leave the last line as it is."""
+        """Stop updating the progress line, which stays on the screen."""
         if self._live:
             self.stream.write("\n")
 

@@ -276,7 +276,7 @@ class RunFolder:
             self.display.update(frame.time, frame.step, pace.rate, self._shown(worst))
 
     def _shown(self, diagnostics: Mapping[str, float]) -> Mapping[str, float]:
-        """The latest diagnostics as the display tells them: of particles those of their family."""
+        """The latest diagnostics in the form that the progress display shows: of particles those of their family."""
         if isinstance(self.programs, CompiledFieldRun):
             return in_order(diagnostics, self.programs.model.measures())
         assert isinstance(self.programs, CompiledParticleRun)
@@ -380,7 +380,7 @@ class RunFolder:
         return self._say_goodbye(judged(outcome, self.failed_checks), pace)
 
     def fail(self, message: str, pace: CallLength, elapsed: float) -> None:
-        """Close a run whose fields are no longer numbers."""
+        """Close a run that failed, such as one whose fields are not finite."""
         self._close(complete=False)
         self._write_report(f"failed: {message}", pace, elapsed)
         self._say_goodbye(f"failed: {message}", pace, shown="failed")

@@ -40,7 +40,7 @@ class OutlivingStream:
         return self._stream.isatty()
 
     def flush(self) -> None:
-        """Hand on what was written."""
+        """Flush the text written so far to the terminal."""
         with _after_a_hangup():
             self._stream.flush()
 

@@ -150,7 +150,8 @@ def rollout(config: Config) -> Exportable:
 
 
 def step(config: Config) -> Exportable:
-    """One step of the configuration's scheme: from numbers, a state, its time and the length of the step to a state.
+    """Take a time step by the configuration's scheme: from numbers, a state, its time and the length of the step to a
+    state.
 
     The parts of the state are called as in messages and checkpoints, `velocity_x` or `concentration`.
 

@@ -74,7 +74,7 @@ class Inspection:
 
     @property
     def exchanges(self) -> tuple[Exchange, ...]:
-        """Collectives of a step, those together that are alike."""
+        """Collectives of a step; equal ones are counted together."""
         return () if self.step is None else gathered(self.step.exchanges)
 
     def counts(self) -> dict[str, float]:

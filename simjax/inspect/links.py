@@ -12,8 +12,8 @@ Place = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Route:
-    """Messages that travel at the same time. load: of the busiest link, in messages; hops: of the longest way;
-    directions: links that are used, such as "x+"."""
+    """A route of messages that travel at the same time. load: of the busiest link, in messages; hops: of the longest
+    way; directions: links that are used, such as "x+"."""
 
     load: int
     hops: int

@@ -16,7 +16,7 @@ Content = Mapping[str, Any]
 
 
 def as_text(content: Content) -> str:
-    """All tables below one another."""
+    """Text of all tables, one below the other."""
     stream = io.StringIO()
     console = Console(file=stream, width=WIDTH, highlight=False, emoji=False, markup=False)
     console.print(_head(content))

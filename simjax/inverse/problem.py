@@ -143,7 +143,7 @@ class InverseProblem:
         return compiled(self.experiments, self.modules, self.fields, self.transforms, self.priors)
 
     def _enlarged(self, statuses: Mapping[str, Array]) -> bool:
-        """Give room where a run lacked it; return whether one did."""
+        """Enlarge capacities of cells and lists where a run lacked room; return whether one did."""
         return any([e.rollout.make_room(int(statuses[e.name])) for e in self.experiments])
 
     @property
@@ -153,7 +153,7 @@ class InverseProblem:
 
     @property
     def notes(self) -> list[str]:
-        """Sentences about what was done to files, each once."""
+        """Sentences about files that were converted or regridded on reading, without repetition."""
         of_runs = [note for experiment in self.experiments for note in experiment.rollout.notes]
         of_data = [note for experiment in self.experiments for i in experiment.instruments for note in i.notes]
         return list(dict.fromkeys([*of_runs, *of_data]))

@@ -212,7 +212,8 @@ class Stages:
         return self._problem[1]
 
     def check(self) -> None:
-        """Refuse what no search can answer: an unknown without influence, a gradient that is no guide."""
+        """Raise ConfigurationError for a problem that no search can solve: an unknown without influence, a gradient
+        that is no guide."""
         problem = self.problem(0)
         least_squares, latent = problem.least_squares(), problem.start()
         (loss, status), gradient = eqx.filter_jit(_value_and_gradient)(least_squares, latent)

@@ -81,7 +81,7 @@ def output_format(name: str, **properties: Any) -> Callable[[Declared], Declared
 
 
 def output_formats(content: str | None = None) -> list[OutputFormat]:
-    """All formats, or those of "fields" or of "particles"."""
+    """Registered output formats; all of them, or those that write "fields" or "particles"."""
     for module in HOMES.values():
         import_module(f"simjax.io.{module}")
     return [_DECLARED[name] for name in HOMES if content in (None, _DECLARED[name].content)]

@@ -260,7 +260,8 @@ def over_segments(
 
 
 def write_common(file: h5py.File, layout: FrameLayout, attributes, steps, times) -> None:
-    """Writes what every file of frames has: times, steps and the variables that are known beforehand."""
+    """Writes datasets and attributes common to all files of frames: times, steps and the variables that are known
+    beforehand."""
     time_attributes = {"standard_name": "time", "long_name": "time", "axis": "T", "units": layout.time_units}
     step_attributes = {"long_name": "time steps since the start", "units": "1"}
     variables = (

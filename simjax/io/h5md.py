@@ -107,7 +107,7 @@ def write_member(
 
 
 def _write_common(file: h5py.File, layout: FrameLayout, box: Box, attributes, steps, times) -> dict[str, h5py.Group]:
-    """Everything but the frames; a group for each variable that has them."""
+    """Writes an H5MD file without its frames; a group for each variable that has them."""
     trajectory = file.create_group(TRAJECTORY, track_order=True)
     _checked(trajectory, "step", np.asarray(steps, "i8"))
     time = _checked(trajectory, "time", np.asarray(times, "f8"))

@@ -1,4 +1,4 @@
-"""One run at a time in a folder."""
+"""Lock files, which keep a second run out of a folder in use."""
 
 from __future__ import annotations
 

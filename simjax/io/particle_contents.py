@@ -1,4 +1,4 @@
-"""Particles as a file says them, checked."""
+"""Particles read from a file, with checks of shapes, units and finiteness."""
 
 from __future__ import annotations
 

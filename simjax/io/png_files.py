@@ -76,7 +76,7 @@ def _unreadable(path: Path, reason: str) -> InputOutputError:
 
 
 def _looked_through(path: Path) -> bytes:
-    """The file without what its pixels do not need; ValueError unless it has every row of them."""
+    """A PNG file without chunks that do not affect its pixels; ValueError unless it has every row of them."""
     kept, held = [SIGNATURE], []
     for kind, content in _chunks(path.read_bytes()):
         if kind in _NEEDED:

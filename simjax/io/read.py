@@ -173,7 +173,7 @@ def _open_h5md(master: Path) -> xarray.Dataset:
 
 
 def _members(file: h5py.File, name: str) -> dict[str, Any]:
-    """Members of a group, if it is there."""
+    """Members of an HDF5 group; empty if the file has no such group."""
     group = file.get(name)
     return dict(group.items()) if isinstance(group, h5py.Group) else {}
 

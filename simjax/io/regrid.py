@@ -43,7 +43,7 @@ class TargetAxis:
 
     @property
     def ends(self) -> np.ndarray:
-        """Ends of what the values stand for: of cells, or halfway between faces."""
+        """Ends of the cells or points that the values stand for: of cells, or halfway between faces."""
         if self.places:
             return self.places[1]
         half = 0.5 * self.spacing

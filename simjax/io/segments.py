@@ -42,7 +42,7 @@ WHOLE = Part(0, {})
 
 
 def ranges_told(told: Mapping[str, Sequence[int]]) -> Ranges:
-    """Ranges as another process told them."""
+    """Index ranges received from another process."""
     return {dim: (first, last) for dim, (first, last) in told.items()}
 
 

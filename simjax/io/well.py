@@ -180,5 +180,5 @@ def _vary(item: h5py.Group | h5py.Dataset, *, sample: bool, time: bool) -> None:
 
 
 def _texts(names: Sequence[str] | Mapping[str, Any]) -> np.ndarray:
-    """Names as an attribute holds them; an empty list has the type of texts too."""
+    """Names as bytes for an HDF5 attribute; an empty list has the type of texts too."""
     return np.array(list(names), dtype=h5py.string_dtype())

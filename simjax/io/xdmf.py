@@ -60,7 +60,8 @@ def write_xdmf(writer: GridWriter) -> None:
 
 
 def _add_grid(series: ET.Element, writer: GridWriter, time: float) -> ET.Element:
-    """Add the cells at one time; axes are z, y, x, as XDMF orders them, but for the places of a stretched grid's."""
+    """Add a grid with its cells at an output time; axes are z, y, x, as XDMF orders them, but for the places of a
+    stretched grid's."""
     if writer.grid.stretched:
         return _add_rectilinear(series, writer, time)
     lower, spacing, shape = writer.grid.lower, writer.grid.mean_spacing, writer.grid.shape

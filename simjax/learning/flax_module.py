@@ -1,4 +1,4 @@
-"""Modules of Flax in the place of Equinox ones."""
+"""Flax modules, wrapped so that they serve as Equinox modules."""
 
 from __future__ import annotations
 

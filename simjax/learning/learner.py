@@ -70,7 +70,7 @@ class Learner:
         self._programs: dict[tuple[str, int], tuple[Any, BatchLoss]] = {}
 
     def begin(self) -> TrainingState:
-        """The module as it is given, after no update."""
+        """Training state before the first update."""
         return TrainingState(self._first, self._optimizer.init(self._first), jnp.zeros((), jnp.int32))
 
     def module(self, state: TrainingState) -> Any:
@@ -78,7 +78,7 @@ class Learner:
         return self._whole(state.weights, self._known)
 
     def update(self, state: TrainingState, loss: BatchLoss, batch: Batch) -> tuple[TrainingState, Update]:
-        """One update by a batch.
+        """Update the module by the gradient of the loss on a batch.
 
         Raises ConfigurationError where the batch does not fit the loss.
         """

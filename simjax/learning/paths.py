@@ -39,7 +39,7 @@ def matching(module: Any, patterns: Sequence[str], argument: str) -> set[str]:
 
 
 def replaced(module: Any, arrays: dict[str, Any]) -> Any:
-    """The module with other arrays at these paths."""
+    """The module with its arrays at these paths replaced."""
     return jax.tree_util.tree_map_with_path(lambda keys, leaf: arrays.get(_path(keys), leaf), module)
 
 

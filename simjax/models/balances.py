@@ -143,7 +143,7 @@ class WithAccounts(_Beside):
         return Accounted(fields, start, (none, none))
 
     def readings(self, state: Accounted, params) -> dict[str, Array]:
-        """Everything that is written of the balances, by name."""
+        """Terms and residuals of the balances that a run writes, by name."""
         columns = self.columns
         now = self.amounts(state.fields, params)
         total, error = state.gained

@@ -28,7 +28,7 @@ MADE = "made"
 
 
 def through(axis: int, side: int) -> str:
-    """The name of what comes in through a side."""
+    """Name of the amount that enters through a side."""
     return f"in_{AXES[axis]}_{('lower', 'upper')[side]}"
 
 
@@ -70,7 +70,7 @@ class Balanced(Accountable):
         """Rates at which the explicit part of the tendency carries through a side, towards larger coordinates."""
 
     def passing_implicitly(self, t, state, params, axis: int, side: int) -> Amounts:
-        """The same of the implicit part."""
+        """Rates at which amounts pass through a side in the implicit part of the tendency."""
         return {}
 
     def made(self, t, state, params) -> Accounts:

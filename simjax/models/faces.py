@@ -52,7 +52,7 @@ def upper_faces(domain: Domain, u: Array, layout: FieldLayout, axes: tuple[int, 
 
 
 def subsets(axes: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """All choices of at least one of the axes."""
+    """Non-empty subsets of the axes."""
     return [chosen for count in range(1, len(axes) + 1) for chosen in itertools.combinations(axes, count)]
 
 

@@ -91,7 +91,7 @@ def convective_differences(padded: Primitive, axis: int, ndim: int, gamma: Array
 
 
 def _flux_parts(axis: int, ndim: int, scheme: Scheme) -> tuple[Callable, list[Callable], Windows]:
-    """What `of_windows` makes fluxes of: values of a cell, the parts of a flux, and the cells around a face."""
+    """Arguments of `of_windows` for fluxes: values of a cell, the parts of a flux, and the cells around a face."""
     width = scheme.interpolation.width
 
     def of_cell(w: Primitive, given) -> tuple[Primitive, Conserved, Conserved, Array]:

@@ -122,7 +122,8 @@ def mean_and_jump(below: Conserved, above: Conserved, ql: Conserved, qr: Conserv
 
 
 def hll(left: Primitive, right: Primitive, axis: int, gamma: Array) -> Conserved:
-    """One mean state between the two fastest signals. Harten, Lax and van Leer (1983), SIAM Rev. 25, 35."""
+    """HLL flux: a mean state between the fastest left- and right-going waves. Harten, Lax and van Leer (1983), SIAM
+    Rev. 25, 35."""
     slow, fast = _bounds(left, right, axis, gamma)
     slow, fast = jnp.minimum(slow, 0), jnp.maximum(fast, 0)
     ql, qr = conserved(left, gamma), conserved(right, gamma)

@@ -80,7 +80,7 @@ FLUX_WEIGHTS: dict[int, tuple[float, ...]] = {
 
 
 def carried(left: Float[Array, "..."], right: Float[Array, "..."], velocity: Float[Array, "..."]) -> Array:
-    """velocity times the value that comes with it."""
+    """Upwind flux: velocity times the value on the side from which it blows."""
     return jnp.maximum(velocity, 0) * left + jnp.minimum(velocity, 0) * right
 
 

@@ -17,7 +17,7 @@ from simjax.stencil.materialise import held
 
 @part("migration")
 def rebin(cells: Cells, position: Array, image: Array, ids: Array, carried: Any):
-    """Every particle in the cell in which it is.
+    """Move each particle to the slot list of the cell that contains its position.
 
     Axis by axis, a cell joins its own particles that stay with those of its two neighbours that come over, in this
     order; what particles carry follows once it is known where each was. There is no difference between a

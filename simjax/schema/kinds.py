@@ -238,7 +238,7 @@ class IntegerOr(Plain):
 
 @dataclass(frozen=True)
 class Unread(Plain):
-    """A value kept as it is: how it is read depends on other keys."""
+    """A value that is kept unread: how it is read depends on other keys."""
 
     allowed: str
 
@@ -268,7 +268,7 @@ class Flag(Plain):
 
 @dataclass(frozen=True)
 class Choice(Plain):
-    """One of a few words.
+    """A word from a fixed set.
 
     Examples:
         >>> sj.Choice(("central", "upwind")).allowed
@@ -361,7 +361,7 @@ class ListOf:
 
 @dataclass(frozen=True)
 class Table(Plain):
-    """A mapping kept as it is: its content depends on other keys and is read once those are known."""
+    """A mapping that is kept unread: its content depends on other keys and is read once those are known."""
 
     described: str
     optional: bool = False

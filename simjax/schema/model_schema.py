@@ -126,7 +126,7 @@ class ModelSchema:
 
     @property
     def of_particles(self) -> bool:
-        """Tell whether it has a box, not a grid."""
+        """Tell whether the model has particles in a box rather than fields on a grid."""
         return self.particles is not None
 
     @property
@@ -158,7 +158,7 @@ class ModelSchema:
         return next(field for field in self.fields if field.name == name)
 
     def variables(self, ndim: int, counts: Mapping[str, int] | None = None) -> tuple[str, ...]:
-        """Everything that can be written: components of fields (`counts` of free ones), then diagnosed variables."""
+        """Variables that a run can write: components of fields (`counts` of free ones), then diagnosed variables."""
         if self.of_particles:
             return self.diagnosed(ndim)
         counts = {} if counts is None else counts

@@ -67,7 +67,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Chosen:
-    """A part as a configuration has it: its name and class, and the values of its keys."""
+    """A part, such as a potential, chosen by a configuration: its name and class, and the values of its keys."""
 
     name: str
     part: type[Part]

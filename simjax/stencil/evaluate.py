@@ -143,7 +143,8 @@ def evaluate(stencil: Stencil, fields: Leaves, ghosts: list[list[Sides]], overla
 
 
 def _computing(stencil: Stencil, parts, overlap: bool) -> Callable:
-    """The way to compute it: `run(seen, fields, ghosts, together)`, where `together` joins the parts of blocks."""
+    """Return a function that computes a stencil: `run(seen, fields, ghosts, together)`, where `together` joins the
+    parts of blocks."""
 
     fused = stencil.fused
 
@@ -281,7 +282,7 @@ def _explicit(function: Callable, seen: Leaves, examples) -> _Explicit:
 
 
 def _equations(jaxpr: Jaxpr) -> Iterator[JaxprEqn]:
-    """All operations, those inside of other ones too."""
+    """Equations of a jaxpr and of the jaxprs nested in it."""
     for equation in jaxpr.eqns:
         yield equation
         for inner in jaxprs_in_params(equation.params):

@@ -300,5 +300,5 @@ def further(ghosts: list[Sides], margin: int) -> list[Sides]:
 
 
 def _flows(fields: list[Array]) -> bool:
-    """Tell whether gradients flow through them."""
+    """Tell whether gradients can flow through the fields: all have floating-point numbers."""
     return all(jnp.issubdtype(u.dtype, jnp.inexact) for u in fields)

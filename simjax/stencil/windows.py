@@ -127,7 +127,7 @@ def _on_faces(of_cell: Callable, parts: Sequence[Callable], windows: Windows, nd
 
 
 def _of_face(parts: Sequence[Callable], around, given):
-    """What the last part gives, of the cells around a face."""
+    """Result of the last part, from the cells around a face."""
     return functools.reduce(lambda found, part: part(found, around, given), parts, None)
 
 

@@ -24,7 +24,7 @@ class Total(NamedTuple):
     low: Array | None
 
     def plus(self, x: Array) -> "Total":
-        """The sum with one more."""
+        """The sum with a further term."""
         if self.low is None:
             return Total(self.value + x, None)
         return Total(*added((self.value, self.low), x))

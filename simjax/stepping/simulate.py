@@ -480,7 +480,7 @@ def _within(chosen: Plan) -> Policy | Binomial:
 
 
 def _reversed_run(model, integrator, params, schedule: Schedule, frame: Callable, look: Callable, begin, frames: int):
-    """All frames, whose steps reverse mode undoes."""
+    """Integrate all frames with steps that reverse mode inverts instead of storing."""
     scheme = _reversible(model, integrator, params, schedule)
     prepared = prepared_scheme(model, scheme, params, begin[0], schedule)
 

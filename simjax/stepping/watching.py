@@ -1,4 +1,5 @@
-"""Steps whose states are looked at on the way: what is seen gathers in buffers and sums that the loop carries."""
+"""Loops over steps that take readings, statistics and conditions on the way: what is seen gathers in buffers and sums
+that the loop carries."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -99,7 +100,7 @@ class Start(NamedTuple):
 
 
 class Sight(NamedTuple):
-    """Everything that the loop over steps looks at.
+    """Readings, statistics and conditions that a loop over steps evaluates.
 
     watches, gatherings: by name. when, starts: what the `is_due` of each gets, and when states begin to count. halt: at
     which conditions no further step is taken.
@@ -179,7 +180,7 @@ def advance_watching(
 
 
 def _with_state(sight: Sight, model: Model, seen: Seen, clocks: tuple[Clock, Clock], state, schedule: Schedule) -> Seen:
-    """The findings with the state after one more step."""
+    """Findings updated by the state after a further step."""
     # Else the step is computed once more for the few values that are read.
     state = jax.tree.map(lax.optimization_barrier, state)
     found = {
@@ -219,7 +220,7 @@ def _empty(watch: Watch, state, clock: Clock, schedule: Schedule) -> Readings:
 def _with_reading(
     watch: Watch, when, number: Array, clocks: tuple[Clock, Clock], state, schedule: Schedule, found: Readings
 ) -> Readings:
-    """The readings with one more where it is due; where it is not, the next one takes its place."""
+    """Readings with a further sample where one is due; where it is not, the next one takes its place."""
     before, after = clocks
     t = time_of(after, schedule)
     if watch.is_due is None:

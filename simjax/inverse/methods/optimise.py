@@ -1,4 +1,4 @@
-"""Gradient-based fitting of whatever a loss depends on: one compiled loop around an Optax optimiser."""
+"""Gradient-based minimisation of a loss over a tree of unknowns: one compiled loop around an Optax optimiser."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -41,7 +41,7 @@ class Solver(eqx.Module):
 
     @abc.abstractmethod
     def step(self, problem: LeastSquares, iterate: Iterate) -> Iterate:
-        """One iteration."""
+        """Take an iteration of the solver."""
 
     def estimate(self, iterate: Iterate) -> Any:
         """The answer so far."""

@@ -83,7 +83,7 @@ def check_configuration(config: Any) -> Iterator[tuple[str, str]]:
 
 
 def check(scheme: str, domain: Domain, sides: Sequence[tuple[Side, Side]], solid: object, pressure_solver: str) -> None:
-    """Refuse a scheme where it is not taken.
+    """Refuse an advection scheme that the configuration does not use.
 
     Raises:
         ConfigurationError: see `refusals`, or there is no scheme of this name.

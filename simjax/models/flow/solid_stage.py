@@ -116,7 +116,7 @@ def size_note(flow: Any) -> list[str]:
 
 
 def _solid_at(flow: Any, state: Any, params: Any) -> solids.Solid | None:
-    """A free body where it is."""
+    """The solid of a free body at its present place."""
     if state.body is None:
         return None
     centre = displaced_of(flow, params).centre

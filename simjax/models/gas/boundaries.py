@@ -133,7 +133,7 @@ class GasInflow(GasSide):
     plain=Outflow,
 )
 class GasOutflow(GasSide):
-    """Everything leaves unchanged; `pressure` is that beyond the side (none: that of the gas).
+    """Waves and scalars leave the domain unchanged; `pressure` is that beyond the side (none: that of the gas).
 
     Examples:
         >>> nozzle_end = sj.GasOutflow(pressure=0.5)

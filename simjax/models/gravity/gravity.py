@@ -1,4 +1,4 @@
-"""Particles that attract each other."""
+"""Particles under their own gravity."""
 
 import equinox as eqx
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Particles that attract each other, from a configuration."""
+"""Particles under their own gravity, built from a configuration."""
 
 from __future__ import annotations
 

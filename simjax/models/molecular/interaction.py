@@ -30,7 +30,7 @@ class Interaction(eqx.Module, Part):
 
     @abc.abstractmethod
     def evaluate(self, pairs: Pairs | PairTable, species: Array, params: Any) -> dict[str, Array]:
-        """Everything that steps and measurements need, per particle; species: `cells.shape` int32.
+        """Forces, energies and virials per particle; species: `cells.shape` int32.
 
         Returns:
             energy: `cells.shape`; together they are the energy of all. force: `(ndim, *cells.shape)`, minus the slope

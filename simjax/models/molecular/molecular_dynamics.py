@@ -29,7 +29,7 @@ from simjax.status import BOX_SHRUNK, OK
 
 
 class State(Particles):
-    """Moving particles, and what the dynamics remembers.
+    """Particles in motion, with variables of the thermostat and cached forces.
 
     velocity, force: `(ndim, *cells.shape)`. species: `cells.shape` int32. links: who is bonded to whom, if any.
     ensemble: scalars of the dynamics.

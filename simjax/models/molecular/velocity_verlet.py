@@ -144,7 +144,7 @@ class VelocityVerlet(DynamicsInParts):
 
 
 def moves(system: System, state, dt: Array) -> Iterator[StepPart]:
-    """Parts of one step of velocity Verlet."""
+    """Parts of a velocity Verlet step: half a kick, a drift, half a kick."""
     kicked = kick(system, state, 0.5 * dt)
     yield system.bounced(kicked, moved := drift(system, kicked, dt))
     yield StepPart(kick(system, with_forces(system, moved), 0.5 * dt))

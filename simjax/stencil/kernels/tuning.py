@@ -52,7 +52,7 @@ class Work:
     updates: bool = False
 
     def key(self, device: Device) -> Key:
-        """Everything on which times depend."""
+        """Key of a measurement: all properties on which times depend."""
         return {
             "device": device.device_kind,
             "jax": jax.__version__,

@@ -58,7 +58,7 @@ def zeros_of(values: Leaves) -> Leaves:
 
 
 def sums(some: Leaves, more: Leaves) -> Leaves:
-    """One by one."""
+    """Sums of two lists of arrays, entry by entry."""
     return [a + b for a, b in zip(some, more, strict=True)]
 
 
