@@ -79,6 +79,7 @@ def test_sums_and_derivatives_are_those_of_the_loops(name, listed):
 
 
 @pytest.mark.parametrize("pairs", [10**6, 5000])
+@pytest.mark.slow
 def test_sums_over_all_pairs_and_their_derivatives_are_those_of_the_loops(pairs, monkeypatch):
     """In one tile for a GPU, and in some with room that nothing fills."""
     monkeypatch.setattr(all_pairs, "PAIRS", pairs)
