@@ -67,11 +67,11 @@ def by_cell(cells: Cells, slot: Array) -> Array:
 
 
 def summed(of: Callable[[Array], Any], index: Array) -> Any:
-    """Sums over the last axis of what `of` makes of numbers of slots `(particles, candidates)`.
+    """Sums over the last axis of what `of` makes of numbers of slots, or of others, `(particles, candidates)`.
 
     Args:
         of: from such numbers to a tree of arrays `(..., particles, candidates)`, element by element.
-        index: int32, not negative.
+        index: int32.
 
     Returns:
         The tree with arrays `(..., particles)`.

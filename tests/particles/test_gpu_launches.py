@@ -61,6 +61,48 @@ with tracing_for("gpu"):
 """
 
 
+# Masses that all attract each other, four million pairs.
+DIRECT = """
+import jax
+import jax.numpy as jnp
+from gpu_programs import kernels, moved
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from simjax.core.domain import Domain
+from simjax.grid import Grid
+from simjax.inspect.compiled import devices_of
+from simjax.inspect.hlo import parse
+from simjax.inspect.target import Target
+from simjax.jaxpr.platform import tracing_for
+from simjax.models.gravity.force_solvers import DirectSummation, Masses, Params
+from simjax.particles.cells import Cells
+
+COUNT = 2000
+cells = Cells(Domain(Grid((1, 1, 1), (0,) * 3, (1,) * 3)), COUNT, (False,) * 3)
+here = NamedSharding(Mesh(devices_of(Target.read("h100:1"))[:1], ("x",)), PartitionSpec())
+
+def of(shape, dtype=jnp.float32):
+    return jax.ShapeDtypeStruct((*shape, *cells.shape), dtype, sharding=here)
+
+def field(position, ids, mass):
+    one = jnp.ones((), jnp.float32)
+    state = Masses(position, jnp.zeros_like(position, jnp.int32), ids, mass)
+    return DirectSummation().field(cells, state, Params(one, one), None)["acceleration"]
+
+with tracing_for("gpu"):
+    text = jax.jit(field).lower(of((3,)), of((), jnp.int32), of(())).compile().as_text()
+entry = parse(text)[parse(text).entry]
+print(len(kernels(entry)), moved(entry) / (4 * COUNT))
+"""
+
+
+def test_a_direct_sum_stores_nothing_of_a_pair():
+    launches, numbers = printed(DIRECT)[-1].split()
+    # What is formed once of each particle, the sums, and their components in one array.
+    assert int(launches) <= 4
+    # Numbers for each particle: five of its own and three sums, some of them twice. Stored for each pair it was 12 000.
+    assert float(numbers) < 40
+
+
 def test_a_step_of_a_liquid_is_a_few_launches_and_reads_its_list_once():
     found = {name: tuple(map(float, figures)) for name, *figures in (line.split() for line in printed(PROGRAM))}
     assert set(found) == {"list", "force", "step", "gradient"}

@@ -16,6 +16,7 @@ from particles import pack, scattered, stored
 from test_cells_and_pairs import BOXES, CUTOFF, ROUNDING, SKIN, well
 
 from simjax.jaxpr.platform import tracing_for
+from simjax.particles import all_pairs
 from simjax.particles.id_lookup import partners_of, slots_of
 from simjax.particles.migration import rebin
 from simjax.particles.neighbor_list import neighbours_within, of_every_slot
@@ -71,6 +72,32 @@ def test_sums_and_derivatives_are_those_of_the_loops(name, listed):
         return found, gradient, jax.jvp(lambda *a: loss(*a)[0], arguments, along)[1]
 
     looped, at_once = on_both(of, within, values, params)
+    assert float(jnp.max(jnp.abs(looped[0]["energy"]))) > 0.1
+    for one, other in zip(jax.tree.leaves(looped), jax.tree.leaves(at_once), strict=True):
+        scale = 1 + float(jnp.max(jnp.abs(one)))
+        np.testing.assert_allclose(other, one, rtol=0, atol=100 * ROUNDING * scale)
+
+
+@pytest.mark.parametrize("pairs", [10**6, 5000])
+@pytest.mark.slow
+def test_sums_over_all_pairs_and_their_derivatives_are_those_of_the_loops(pairs, monkeypatch):
+    """In one tile for a GPU, and in some with room that nothing fills."""
+    monkeypatch.setattr(all_pairs, "PAIRS", pairs)
+    cells, within, ids, values, params = in_box("2-D open")
+    weights = jax.random.normal(jax.random.key(0), (3, *cells.shape))
+    tile = 5
+    assert ids.size % tile and (pairs >= ids.size**2 or ids.size % (pairs // ids.size))
+
+    def of(within, floating, params):
+        def loss(within, floating, params):
+            found = all_pairs.AllPairs(cells, within, ids, tile).sum(well, (floating, values[1]), params)
+            return sum(jnp.sum(jnp.sin(u) * w) for u, w in zip(jax.tree.leaves(found), weights, strict=True)), found
+
+        arguments = within, floating, params
+        gradient, found = jax.grad(loss, (0, 1, 2), has_aux=True)(*arguments)
+        return found, gradient, jax.jvp(lambda *a: loss(*a)[0], arguments, jax.tree.map(jnp.cos, arguments))[1]
+
+    looped, at_once = on_both(of, within, values[0], params)
     assert float(jnp.max(jnp.abs(looped[0]["energy"]))) > 0.1
     for one, other in zip(jax.tree.leaves(looped), jax.tree.leaves(at_once), strict=True):
         scale = 1 + float(jnp.max(jnp.abs(one)))
