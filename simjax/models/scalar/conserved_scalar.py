@@ -79,7 +79,7 @@ def conserved_mean(config: Any) -> tuple[tuple[str, ...], ...]:
 
 
 class ConservedScalar(ExplicitModel, Balanced):
-    """What fluxes through faces do to one cell-centred scalar c: its total, its balance, what is shown of it.
+    """One cell-centred scalar c that fluxes through faces change: its total, its balance, what is shown of it.
 
     A subclass says what the tendency is and what of it passes a side.
     """
