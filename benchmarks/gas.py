@@ -27,16 +27,16 @@ from simjax.core.domain import Domain
 from simjax.grid import CENTER
 from simjax.integrators.table import INTEGRATORS
 from simjax.models.gas.compressible import Compressible, Params
-from simjax.ops.gas import Scheme
+from simjax.ops.gas import GasScheme
 
 SCHEMES = {
-    "weno5 characteristic hllc": Scheme("weno5", "characteristic", "hllc"),
-    "mc primitive hllc": Scheme("mc", "primitive", "hllc"),
+    "weno5 characteristic hllc": GasScheme("weno5", "characteristic", "hllc"),
+    "mc primitive hllc": GasScheme("mc", "primitive", "hllc"),
 }
 INTEGRATOR = "ssprk3"
 
 
-def sheared_gas(domain: Domain, scheme: Scheme, dtype=np.float32) -> Case:
+def sheared_gas(domain: Domain, scheme: GasScheme, dtype=np.float32) -> Case:
     """A smooth periodic flow at Mach numbers up to a half, in the unit box."""
     shape = domain.grid.shape
     model = Compressible(domain, [(PeriodicSide(), PeriodicSide())] * len(shape), scheme)

@@ -21,18 +21,18 @@ from simjax.core.domain import Domain
 from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
 from simjax.models.gas.compressible import Compressible, Params
-from simjax.ops.gas import Scheme
+from simjax.ops.gas import GasScheme
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
 from exact_riemann import BLAST, SOD, TWO_RAREFACTIONS, RiemannProblem
 
 PERIODIC, OPEN = ((side(), side()) for side in (PeriodicSide, Outflow))
 SCHEMES = {
-    "WENO5-Z, characteristic": Scheme(),
-    "WENO5-Z, primitive": Scheme("weno5", "primitive"),
-    "MC, primitive": Scheme("mc", "primitive"),
-    "van Leer, primitive": Scheme("van_leer", "primitive"),
-    "minmod, primitive": Scheme("minmod", "primitive"),
+    "WENO5-Z, characteristic": GasScheme(),
+    "WENO5-Z, primitive": GasScheme("weno5", "primitive"),
+    "MC, primitive": GasScheme("mc", "primitive"),
+    "van Leer, primitive": GasScheme("van_leer", "primitive"),
+    "minmod, primitive": GasScheme("minmod", "primitive"),
 }
 TUBES = {"Sod": (SOD, 0.2), "double rarefaction": (TWO_RAREFACTIONS, 0.15), "blast, contact at rest": (BLAST, 0.012)}
 EXTREMES = TUBES | {
@@ -64,7 +64,7 @@ def program(model, integrator: str):
     return jax.jit(run)
 
 
-def line(cells: int, scheme: Scheme, sides=OPEN, length: float = 1.0):
+def line(cells: int, scheme: GasScheme, sides=OPEN, length: float = 1.0):
     return Compressible(Domain(Grid((cells,), upper=(length,))), [sides], scheme)
 
 
@@ -133,10 +133,10 @@ def vortex(model, t):
 
 def smooth(numbers):
     head("flow", "integrator", "Courant number", "evaluations", "mean error of density")
-    plane = Compressible(Domain(Grid((64, 64), (-8.0, -8.0), (8.0, 8.0))), [PERIODIC] * 2, Scheme())
+    plane = Compressible(Domain(Grid((64, 64), (-8.0, -8.0), (8.0, 8.0))), [PERIODIC] * 2, GasScheme())
     cases = [
-        ("sound, 32 cells, one period", line(32, Scheme(), PERIODIC), sound, 1.0, 1e7),
-        ("sound, 64 cells, one period", line(64, Scheme(), PERIODIC), sound, 1.0, 1e7),
+        ("sound, 32 cells, one period", line(32, GasScheme(), PERIODIC), sound, 1.0, 1e7),
+        ("sound, 64 cells, one period", line(64, GasScheme(), PERIODIC), sound, 1.0, 1e7),
         ("vortex, 64 x 64 cells, t = 2", plane, vortex, 2.0, 1.0),
     ]
     for label, model, solution, end, scale in cases:
@@ -159,8 +159,8 @@ def verdict(model, last, exact):
 
 def shocks(numbers, cells: int = 200):
     head("problem", "integrator", *(f"Courant number {c}" for c in numbers))
-    wide = line(cells, Scheme(), OPEN, 10.0)
-    fine = line(8 * cells, Scheme(), OPEN, 10.0)
+    wide = line(cells, GasScheme(), OPEN, 10.0)
+    fine = line(8 * cells, GasScheme(), OPEN, 10.0)
 
     def waves(model):
         """Shu and Osher (1989): a shock of Mach number 3 that runs into waves of density."""
@@ -170,7 +170,7 @@ def shocks(numbers, cells: int = 200):
         return state_of(model, density, (jnp.where(behind, 4 * 35**0.5 / 9, 0),), jnp.where(behind, 31 / 3, 1))
 
     converged = seen(fine, program(fine, "ssprk3")(waves(fine), 1.8, 0.4)[1])[0].reshape(cells, 8).mean(1)
-    unit = line(cells, Scheme())
+    unit = line(cells, GasScheme())
     cases = [("Shu and Osher", wide, waves(wide), 1.8, converged)]
     for name, (problem, end) in EXTREMES.items():
         exact = problem.sample(np.asarray(centers(unit)[0]), end)[0]
@@ -185,7 +185,7 @@ def shocks(numbers, cells: int = 200):
 def lots(numbers, problems: int = 1024, cells: int = 64, steps: int = 60):
     """Count the random Riemann problems that are lost; states and Mach numbers span orders of magnitude."""
     head("integrator", *(f"lost of {problems} at Courant number {c}" for c in numbers))
-    model = line(cells, Scheme())
+    model = line(cells, GasScheme())
     rng = np.random.default_rng(0)
     density, pressure = 10.0 ** rng.uniform(-3, 3, (2, problems, 2))
     velocity = rng.normal(size=(problems, 2)) * np.sqrt(1.4 * pressure / density)

@@ -66,14 +66,12 @@ def _links(path: str, text: str) -> str:
 
 def _reference() -> str:
     """Every public name by subject, from its docstring."""
-    source = (ROOT / "simjax" / "__init__.py").read_text(encoding="utf-8")
+    source = (ROOT / "simjax" / "__init__.pyi").read_text(encoding="utf-8")
     parts = ["# Public names", "", "`import simjax as sj`; each name is imported when it is first asked for.", ""]
-    table = source[source.index("_NAMES") : source.index("_HOMES")]
-    for subject, module in re.findall(r'^    # (.*)$|^    "([\w.]+)":', table, re.MULTILINE):
+    for subject, name in re.findall(r"^# (.*)$|\w+ as (\w+)", source, re.MULTILINE):
         if subject:
             parts += [f"## {subject[0].upper()}{subject[1:]}", ""]
-        for name in simjax._NAMES[module].split() if module else ():
-            defined = simjax._OWN_NAMES.get(name, name)
+        else:
             heading = ["    options:", f"      heading: sj.{name}", f"      toc_label: {name}"]
-            parts += [f"::: simjax.{module}.{defined}", *heading, ""]
+            parts += [f"::: {simjax._HOMES[name]}.{name}", *heading, ""]
     return "\n".join(parts)

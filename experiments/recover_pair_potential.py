@@ -26,10 +26,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from function_figure import Function, write_functions
 
 from simjax.core.domain import Domain
 from simjax.inverse.methods.gauss_newton import GaussNewton
-from simjax.inverse.methods.laplace import NORMAL_95, number_sensitivity, uncertainty_of_numbers
+from simjax.inverse.methods.laplace import number_sensitivity, uncertainty_of_numbers
 from simjax.inverse.methods.least_squares import Evaluation, LeastSquares
 from simjax.inverse.methods.noise import GaussianNoise
 from simjax.inverse.methods.optimise import minimise
@@ -58,7 +59,7 @@ from simjax.models.molecular.velocity_verlet import VelocityVerlet
 from simjax.particles.cells import Cells, cells_for
 from simjax.particles.diffusion import closest_images
 from simjax.particles.neighbor_policy import NeighborPolicy
-from simjax.report.function_figure import Function, write_functions
+from simjax.schema.inverse import NORMAL_95
 from simjax.status import reasons
 from simjax.stepping.clock import Clock, Schedule
 

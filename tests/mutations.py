@@ -1089,7 +1089,7 @@ MUTATIONS = [
     # numbers that were not looked at
     Mutation(
         "an interval holds 90 % of what it says 95 % of",
-        "inverse/methods/laplace.py",
+        "schema/inverse.py",
         "NORMAL_95 = 1.959963984540054",
         "NORMAL_95 = 1.6448536269514722",
         "tests/inverse/test_solvers.py::test_an_interval_holds_95_percent_of_a_normal_distribution",
@@ -1097,8 +1097,8 @@ MUTATIONS = [
     Mutation(
         "a band around a profile holds 90 %",
         "report/inverse_rows.py",
-        "NORMAL_95 = 1.96 ",
-        "NORMAL_95 = 1.645 ",
+        "half = NORMAL_95 *",
+        "half = 1.645 *",
         "tests/inverse/test_inversion_output.py::"
         "test_the_band_around_a_profile_holds_95_percent_of_a_normal_distribution",
     ),

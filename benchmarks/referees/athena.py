@@ -24,7 +24,7 @@ from exact_riemann import RiemannProblem  # noqa: E402
 from gas_runs import OPEN, PERIODIC, WENO, centers, gas, trajectory, tube  # noqa: E402
 from linear_waves import ENTROPY, LEFT_SOUND, RIGHT_SOUND, error_after_a_period, rms_of_means  # noqa: E402
 
-from simjax.ops.gas import Scheme  # noqa: E402
+from simjax.ops.gas import GasScheme  # noqa: E402
 
 SHAPES = ((32, 16, 16), (64, 32, 32))
 LIMITED = {"MC": "mc", "van Leer": "van_leer", "minmod": "minmod"}
@@ -56,7 +56,7 @@ def fourth_order():
 
 def second_order():
     for (label, limiter), (name, wave) in itertools.product(LIMITED.items(), WAVES.items()):
-        scheme = Scheme(limiter, "primitive", "hllc")
+        scheme = GasScheme(limiter, "primitive", "hllc")
         coarse, fine = (error_after_a_period(wave, shape, scheme, "ssprk2", quick=False) for shape in SHAPES)
         bar, ratio = SECOND[name]
         yield verdict(f"{name} wave, {grid_name(SHAPES[1])}, {label}, ssprk2", fine, bar)

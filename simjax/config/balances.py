@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from simjax.config.sections import Context
+from simjax.models.registry import MODELS
 from simjax.schema.errors import ConfigErrors
 from simjax.schema.kinds import Choice, ListOf
 
@@ -17,8 +18,7 @@ def read_quantities(path: str, value: Any, context: Context) -> tuple[str, ...]:
         context.problems.say(
             path,
             f"{path}: model={context.schema.name} does not tell what passes its sides; expected one that does: "
-            "advection_diffusion, transport, burgers, incompressible, passive_scalar, boussinesq, compressible, "
-            "acoustic, maxwell, or one of particles",
+            f"{', '.join(name for name, schema in MODELS.items() if schema.balanced(context.ndim, {}))}",
         )
         return ()
     given = [value] if isinstance(value, str) else value

@@ -209,6 +209,8 @@ class Side(eqx.Module):
 
     solid: ClassVar[bool] = False
     """Whether it is a wall, which pictures draw as one."""
+    passable: ClassVar[bool] = False
+    """Whether fluid or waves come in or leave through it; files for training call such sides open."""
 
     @abc.abstractmethod
     def velocity_boundary(self, component: int, axis: int) -> Boundary:
@@ -365,6 +367,7 @@ class Inflow(Side):
         >>> jet = sj.Inflow(velocity=(lambda t, x, y: y * (1 - y), 0.0), scalar=1.0)
     """
 
+    passable = True
     velocity: tuple[Value, ...] | None = None
     scalar: Value = 0.0
     scalars: tuple[Value, ...] | None = None
@@ -426,6 +429,8 @@ class Outflow(Side):
         >>> sides = [(sj.Inflow(velocity=(1.0,), scalar=1.0), sj.Outflow())]
         >>> model = sj.Transport(sj.Domain(sj.Grid((32,))), sides)
     """
+
+    passable = True
 
     def velocity_boundary(self, component, axis):
         return Neumann(0.0)

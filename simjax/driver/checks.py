@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import jax.numpy as jnp
 import numpy as np
 
-from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
+from simjax.driver.compiled_run import CompiledParticleRun, CompiledRun
 from simjax.models.capacities import bounds_of
 from simjax.report.check import ROUNDING, Check
 from simjax.schema.config import Config
@@ -32,14 +32,13 @@ SPREADS = 6
 def check_run(config: Config, programs: CompiledRun, dataset: xarray.Dataset, statuses: np.ndarray) -> list[Check]:
     """One verdict for each property that this model must keep; `dataset` is the finished run."""
     lost = int(np.sum(statuses != OK))
-    of_particles = config.schema.of_particles
     kept = "yes" if not lost else reasons(int(statuses[0]))
     if len(statuses) > 1:
         kept = f"{len(statuses) - lost} of {len(statuses)} members"
-    checks = [Check(f"{'Particles' if of_particles else 'Fields'} stayed finite", kept, "all", lost == 0)]
+    checks = [Check(f"{programs.content.capitalize()} stayed finite", kept, "all", lost == 0)]
     if dataset.sizes.get("time", 0) < 1:
         return checks
-    if of_particles:
+    if isinstance(programs, CompiledParticleRun):
         return checks + _of_particles(config, programs, dataset)
     ends = [str(name).removesuffix(ROUNDING) for name in dataset.data_vars if str(name).endswith(ROUNDING)]
     checks += [_vanishing(dataset, name) for name in ends if name in dataset]
@@ -68,7 +67,7 @@ def check_run(config: Config, programs: CompiledRun, dataset: xarray.Dataset, st
 # ---------------------------------------------------------------------- particles
 
 
-def _of_particles(config: Config, programs: CompiledRun, dataset: xarray.Dataset) -> list[Check]:
+def _of_particles(config: Config, programs: CompiledParticleRun, dataset: xarray.Dataset) -> list[Check]:
     """Check that no particle is lost, and that what the model keeps steady stays so."""
     fewest, count = float(dataset["particles"].min()), dataset.sizes["particle"]
     checks = [Check("Particles", f"{fewest:.0f}", f"{count}, none lost", fewest == count)]
@@ -82,7 +81,7 @@ def _of_particles(config: Config, programs: CompiledRun, dataset: xarray.Dataset
     return checks
 
 
-def _drift(config: Config, programs: CompiledRun, dataset: xarray.Dataset) -> Check:
+def _drift(config: Config, programs: CompiledParticleRun, dataset: xarray.Dataset) -> Check:
     """Check the drift of the energy of each member, by the slope of a line through all frames.
 
     It may be a share of the kinetic energy, what steps and sums round of the energies, and what forces leave out; of
@@ -97,8 +96,7 @@ def _drift(config: Config, programs: CompiledRun, dataset: xarray.Dataset) -> Ch
     drifts = np.asarray([abs(np.polyfit(time, line, 1)[0]) for line in energy]) * float(time[-1] - time[0])
     moving = np.mean(kinetic, axis=-1)
     rounded = _rounding(programs, dataset) * np.max(kinetic + np.abs(potential), axis=-1)
-    if isinstance(programs, CompiledParticleRun):
-        rounded += programs.family.energy_of_jumps(programs.parameters)
+    rounded += programs.family.energy_of_jumps(programs.parameters)
     allowed = ENERGY_DRIFT * moving + rounded + np.broadcast_to(_unresolved(config, programs, dataset), len(good))[good]
     worst = int(np.argmax(drifts / np.maximum(allowed, _LEAST)))
     share = 100 * drifts[worst] / max(float(moving[worst]), _LEAST)
@@ -172,7 +170,7 @@ def _falling(dataset: xarray.Dataset, programs: CompiledRun, name: str, rate: st
     steps = np.diff(_step_numbers(dataset), prepend=0.0)
     tolerance = 50 * _precision(programs) + np.zeros_like(series)
     stored = _stored(programs)
-    if stored and isinstance(programs, CompiledFieldRun):  # squares gain what is random, and lose or gain by chance
+    if stored:  # squares gain what is random, and lose or gain by chance
         tolerance += steps * stored**2 + SPREADS * stored * np.sqrt(steps / programs.size)
     if rate is not None and programs.integrator is not None:
         order, length = programs.integrator.order, np.diff(dataset["time"].values, prepend=dataset["time"].values[0])
@@ -201,8 +199,7 @@ def _conserved(dataset: xarray.Dataset, programs: CompiledRun, name: str, *scale
         changes = values - values[:, :1]
     change = float(_largest(changes).max()) / max(size, _LEAST)
     tolerance = _rounding(programs, dataset)
-    if isinstance(programs, CompiledFieldRun):
-        tolerance += SPREADS * _stored(programs) / 2 * (_steps(dataset) / programs.size) ** 0.5
+    tolerance += SPREADS * _stored(programs) / 2 * (_steps(dataset) / programs.size) ** 0.5
     expected = f"at most {tolerance:.1e}"
     return Check(f"{_spoken(name)} is conserved", f"changed by {change:.1e}", expected, change <= tolerance)
 

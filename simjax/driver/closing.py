@@ -10,7 +10,7 @@ import numpy as np
 
 from simjax.config.folders import config_yaml, default_yaml
 from simjax.driver.checks import check_run
-from simjax.driver.compiled_run import CompiledParticleRun, CompiledRun
+from simjax.driver.compiled_run import CompiledRun
 from simjax.driver.environment import command_line, device_name, versions
 from simjax.report.scene import Scene
 from simjax.schema.config import Config
@@ -58,7 +58,7 @@ def write_reports(
                 command=command_line(),
                 versions=versions(),
                 device=device_name(),
-                units=units_of(programs),
+                units=programs.units,
                 outcome=judged(outcome, failed),
                 **about,
             )
@@ -75,8 +75,3 @@ def judged(outcome: str, failed: Sequence[str]) -> str:
         return outcome
     names = ", ".join(sentence.partition(":")[0] for sentence in failed)
     return f"{outcome}, but {len(failed)} check{'s' if len(failed) > 1 else ''} failed ({names})"
-
-
-def units_of(programs: CompiledRun) -> tuple[str, str]:
-    """Names of what a run consists of, and of its speed."""
-    return ("particles", programs.family.units) if isinstance(programs, CompiledParticleRun) else ("cells", "cells/s")

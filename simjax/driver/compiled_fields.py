@@ -47,6 +47,8 @@ from simjax.status import OK
 from simjax.stepping.clock import Clock
 from simjax.stepping.controlled import require_control
 
+ADVICE = "Try a finer grid, a smaller time.dt or time.courant, or more viscosity."
+TOLERANCE_ADVICE = "Try a larger time.tolerance or time.absolute_tolerance, precision=float64, or another scheme."
 STEPS = ("time_step", "steps", "rejected_steps")
 """Diagnostics of runs with a tolerance."""
 ROUNDINGS = 30
@@ -62,6 +64,7 @@ class CompiledFieldRun(CompiledRun):
 
     seconds = (1e-8, 1e-10)
     smaller = "a coarser grid.shape"
+    content, units = "fields", ("cells", "cells/s")
     moving = False
     """True where cells follow the numbers that a stretching is made of, which then have derivatives."""
 
@@ -71,6 +74,8 @@ class CompiledFieldRun(CompiledRun):
         self.size = self.grid.cells
         self.domain = decompose(self.grid, self.mesh, overlap=config.mesh.overlap, implementation=config.implementation)
         self.model, params = describe_model(config, self.domain)
+        self.measures = self.model.measures()
+        self.advice = ADVICE if config.time.tolerance is None else TOLERANCE_ADVICE
         self._taken = self._with_given(given)
         check_sides(config, self.domain)
         self.choose_variables()

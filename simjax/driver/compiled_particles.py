@@ -23,6 +23,7 @@ from simjax.instruments.operators import View
 from simjax.io.checkpoint import require_meta
 from simjax.models.balances import fields_of
 from simjax.models.capacities import Capacities, divisor, multiple
+from simjax.models.measures import PARTICLES
 from simjax.models.particle_balances import ParticlesWithBalances, bare_model, particles_with_balances
 from simjax.models.particle_model import evaluated, family_of
 from simjax.models.placement import Start, chosen_particles
@@ -44,6 +45,7 @@ class CompiledParticleRun(CompiledRun):
 
     regrows = True
     smaller = "fewer particles"
+    content, measures = "particles", PARTICLES
 
     def __init__(self, config: Config, given: Sequence[str] = (), absent: Sequence = (), *, start: Start | None = None):
         super().__init__(config, absent)
@@ -53,7 +55,11 @@ class CompiledParticleRun(CompiledRun):
             if path not in known:
                 raise not_a_field(path, known)
         self._given = tuple(path.split(".", 1)[1] for path in given)
-        self.seconds = self.family.seconds
+        self.seconds, self.advice, self.units = (
+            self.family.seconds,
+            self.family.advice,
+            ("particles", self.family.units),
+        )
         self.start_of = self.family.start() if start is None else start
         self.size = self.start_of.count
         self.choose_variables()

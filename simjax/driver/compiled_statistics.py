@@ -20,7 +20,7 @@ from simjax.driver.instrument import Instrument
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER
 from simjax.instruments.operators import Diagnostic
-from simjax.models.measures import PARTICLES, Measure, measure_of
+from simjax.models.measures import Measure, measure_of
 from simjax.schema.errors import closest
 from simjax.schema.instruments import TOLERANCE, InstrumentConfig
 from simjax.schema.time_statistics import COVARIANCE, MAX, MIN, THIRD_MOMENT, VARIANCE, StatisticsConfig
@@ -217,7 +217,7 @@ def _quantities(source: StatisticsConfig, programs: CompiledRun) -> Instrument:
                 f"statistics {source.name!r}: of={name}: no quantity of model={programs.config.model} and no "
                 f"instrument; {hint}There are {', '.join(known)}."
             )
-        measure = measure_of(PARTICLES, name) or Measure("1", "")
+        measure = measure_of(programs.measures, name) or Measure("1", "")
         outputs[name] = Output(name, (), measure.units, measure.long_name or name.replace("_", " "))
     read_by = InstrumentConfig("quantities", source.name, source.of, source.every, {})
     return Instrument(read_by, {name: Diagnostic(name) for name in outputs}, outputs)

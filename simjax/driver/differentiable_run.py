@@ -17,7 +17,7 @@ from jax.sharding import PartitionSpec
 from simjax.config.structure import frozen
 from simjax.core.model import GridModel
 from simjax.driver.build import plan_frames
-from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, compiled_run
+from simjax.driver.compiled_run import CompiledFieldRun, compiled_run
 from simjax.driver.first_fault import advice_for
 from simjax.driver.shared_programs import share
 from simjax.errors import ConfigurationError, NumericalError
@@ -235,7 +235,7 @@ class DifferentiableRun:
 
         Raises NumericalError where the run stops for another reason, or needs ever more room.
         """
-        if isinstance(self.programs, CompiledParticleRun):
+        if self.programs.regrows:
             self.enlarge(lambda: self._status(values, fields))
 
     def enlarge(self, status_of: Callable[[], int]) -> None:

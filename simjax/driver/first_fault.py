@@ -21,17 +21,10 @@ from simjax.status import ESCAPED, OK, STEP_COLLAPSED, STEP_SHRUNK, UNBALANCED
 from simjax.stepping.faults import limits_told, times_on_host
 from simjax.stepping.simulate import Clock, Schedule, time_of
 
-TOLERANCE_ADVICE = "Try a larger time.tolerance or time.absolute_tolerance, precision=float64, or another scheme."
-FIELDS_ADVICE = "Try a finer grid, a smaller time.dt or time.courant, or more viscosity."
-
 
 def advice_for(programs: CompiledRun, status: int = OK) -> str:
     """Say what a user may try where a run fails with this status."""
-    if status & UNBALANCED:
-        return "Write velocities that balance at all times."
-    if isinstance(programs, CompiledParticleRun):
-        return programs.family.advice
-    return FIELDS_ADVICE if programs.config.time.tolerance is None else TOLERANCE_ADVICE
+    return "Write velocities that balance at all times." if status & UNBALANCED else programs.advice
 
 
 def refuse_objective(programs: CompiledRun) -> None:

@@ -25,7 +25,7 @@ from simjax.io.frame_output import CONSOLIDATE_BYTES, FrameWriter
 from simjax.io.grid_output import GridWriter
 from simjax.io.particle_output import ParticleWriter
 from simjax.io.segments import WHOLE, Part
-from simjax.models.measures import PARTICLES, measure_of
+from simjax.models.measures import measure_of
 from simjax.parallel import Bounds, whole
 from simjax.processes import processes
 from simjax.report.check import ROUNDING
@@ -144,9 +144,8 @@ def describe_numbers(programs: CompiledRun) -> dict[str, dict[str, str]]:
     about |= {n: {"units": u, "long_name": t} for n, u, t in zip(STEPS, units, told, strict=True)}
     for name in config.exact:
         about[f"error_{name}"] = {"units": "1", "long_name": f"relative error of {name}"}
-    measures = programs.model.measures() if isinstance(programs, CompiledFieldRun) else PARTICLES
     for name in programs.observed_shapes()[1]:
-        measure = measure_of(measures, name)
+        measure = measure_of(programs.measures, name)
         if measure is not None:
             about[name] = {"units": measure.units, "long_name": measure.long_name or name.replace("_", " ")}
         elif name.endswith(ROUNDING):

@@ -403,8 +403,7 @@ class GroupedRun:
         layout = writer.whole_layout(self._statuses(), numbers)
         if ended and self.config.outputs:
             self._write_samples(programs, files, complete)
-        content = "particles" if self.config.schema.of_particles else "fields"
-        write_over_groups(writer, self.folder, layout, files, content=content, complete=complete)
+        write_over_groups(writer, self.folder, layout, files, content=self.programs.content, complete=complete)
 
     def _write_samples(self, programs: CompiledRun, files: Sequence[GroupFile], complete: bool) -> None:
         """Copy the samples of instruments from the groups."""

@@ -21,7 +21,7 @@ import numpy as np
 
 from simjax.driver.build import Plan
 from simjax.driver.call_length import CallLength
-from simjax.driver.closing import judged, units_of, write_reports
+from simjax.driver.closing import judged, write_reports
 from simjax.driver.compile_cache import cache_notes, compilations
 from simjax.driver.compiled_instruments import CompiledInstruments
 from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
@@ -148,7 +148,7 @@ class RunFolder:
                 config.title or config.experiment_name,
                 config.time.end,
                 size,
-                units=units_of(programs),
+                units=programs.units,
                 time_units=config.schema.time_units,
             )
             self.display.start()
@@ -278,7 +278,7 @@ class RunFolder:
     def _shown(self, diagnostics: Mapping[str, float]) -> Mapping[str, float]:
         """The latest diagnostics in the form that the progress display shows: of particles those of their family."""
         if isinstance(self.programs, CompiledFieldRun):
-            return in_order(diagnostics, self.programs.model.measures())
+            return in_order(diagnostics, self.programs.measures)
         assert isinstance(self.programs, CompiledParticleRun)
         energy, kinetic = diagnostics.get("energy", math.nan), diagnostics.get("kinetic_energy", 0.0)
         if self._first_energy is None:

@@ -13,7 +13,6 @@ import numpy as np
 
 from simjax.inverse.instruments import Instrument
 from simjax.inverse.methods.laplace import (
-    NORMAL_95,
     Uncertainty,
     converged,
     number_sensitivity,
@@ -25,6 +24,7 @@ from simjax.inverse.methods.solver import Iterate
 from simjax.inverse.problem import InverseProblem
 from simjax.models.closure import Closure
 from simjax.parallel import whole
+from simjax.schema.inverse import NORMAL_95
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,8 @@ from simjax.io.frame_layout import FILLED_BYTES
 from simjax.io.replacing import DATA, DATA_LAYOUTS, LAYOUT_ATTRIBUTE, require_replaceable
 from simjax.io.saved_runs import Folders, SavedRun, Variable
 from simjax.io.trajectories import Trajectories, files_of, gathered
+from simjax.schema.sides import declared_sides
 
-# Sides through which something comes in or leaves; all others but the periodic one are walls.
-OPEN_SIDES = frozenset({"inflow", "outflow", "open", "turbulent_inflow", "absorbing"})
 SINGLE = np.dtype("f4")
 
 Placed = Sequence[tuple[tuple[Any, ...], Variable]]
@@ -52,7 +51,8 @@ def write_well(
         What was written.
 
     Raises:
-        ConfigurationError: runs do not fit together or into the layout, or the file is there and is no such data.
+        ConfigurationError: runs do not fit together or into the layout, one has a side that no imported module
+            declares, or the file is there and is no such data.
         InputOutputError: a run cannot be read, or the file not written.
     """
     require_replaceable(file, DATA, f"file={file}", files_of(runs))
@@ -118,8 +118,16 @@ def _write_sides(group: h5py.Group, trajectories: Trajectories) -> None:
             side.create_dataset("mask", data=mask)
 
 
-def _kind(side: str) -> str:
-    return "PERIODIC" if side == "periodic" else "OPEN" if side in OPEN_SIDES else "WALL"
+def _kind(name: str) -> str:
+    if name == "periodic":
+        return "PERIODIC"
+    sides = [one.side for one in declared_sides() if one.kind == name]
+    if not sides:
+        raise ConfigurationError(
+            f"sides: '{name}' is declared nowhere: expected one of simjax, or of a module that is imported; import "
+            "that in Python and call simjax.io.well.write_well there."
+        )
+    return "OPEN" if any(side.passable for side in sides) else "WALL"
 
 
 def _write_scalars(group: h5py.Group, trajectories: Trajectories) -> None:

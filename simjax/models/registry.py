@@ -19,7 +19,7 @@ HOMES = {
     "maxwell": "waves.maxwell:Maxwell",
     "vorticity": "flow.vorticity:Vorticity",
     "spectral_velocity": "flow.spectral_velocity:SpectralVelocity",
-    "viscous_burgers": "spectral.nonlinear_waves:Burgers",
+    "viscous_burgers": "spectral.nonlinear_waves:ViscousBurgers",
     "korteweg_de_vries": "spectral.nonlinear_waves:KortewegDeVries",
     "kuramoto_sivashinsky": "spectral.nonlinear_waves:KuramotoSivashinsky",
     "allen_cahn": "spectral.phase_fields:AllenCahn",

@@ -34,7 +34,7 @@ Variables = Literal["primitive", "characteristic"]
 
 
 @dataclass(frozen=True)
-class Scheme:
+class GasScheme:
     """Discretisation of the convective terms of a gas.
 
     reconstruction: "weno5" (Borges et al. 2008, J. Comput. Phys. 227, 3191), "mc", "van_leer", "minmod" or
@@ -73,7 +73,7 @@ class Scheme:
 
 
 def convective_flux(
-    padded: Primitive, axis: int, ndim: int, gamma: Array, scheme: Scheme, rises: Sequence[Array] | None = None
+    padded: Primitive, axis: int, ndim: int, gamma: Array, scheme: GasScheme, rises: Sequence[Array] | None = None
 ) -> Conserved:
     """Fluxes on the n + 1 faces along `axis` of a block padded along all axes.
 
@@ -187,7 +187,7 @@ class _Mean(NamedTuple):
         return Primitive(a.density + both, velocity, both * self.square, a.scalars)
 
 
-def _face_states(axis: int, scheme: Scheme) -> list[Callable]:
+def _face_states(axis: int, scheme: GasScheme) -> list[Callable]:
     """The parts that lead to (left, right) at the faces, interpolated variable by variable.
 
     Each is `part(found, cells, gamma)`, of what the part before gave.

@@ -15,8 +15,8 @@ from simjax.report.labels import common_power, number, pretty_units, quantity, t
 from simjax.report.scalars import Scalar
 from simjax.report.sheet import ACCENT, FAINT, INK, MUTED, NORMAL, SMALL, Sheet, axis_title, legend_above, set_ticks
 from simjax.report.summary_rows import FULL_WIDTH, LABELLED_GAP, gaps, say_empty, side_by_side
+from simjax.schema.inverse import NORMAL_95
 
-NORMAL_95 = 1.96  # standard deviations on each side of the mean that hold 95 % of a normal distribution
 _MOST_LINES, _MOST_HISTOGRAMS, _MOST_SENSORS = 256, 4, 6
 _DECADE = 10.0
 _FAR = 20.0  # relative values beyond which their axis is compressed

@@ -14,10 +14,12 @@ from simjax.schema.kinds import Choice, Integer, ListOf, Real, Text, key, write
 from simjax.schema.model_schema import AXES
 from simjax.schema.numbers import number_name
 
-SOLVERS = ("lbfgs", "adam", "sgd", "adamw", "gauss_newton", "ensemble_kalman")
 MOST_DRAWN = 10**6
 """Members of an ensemble, and starts and samples of a search: each is drawn and kept before anything is computed."""
 WITHOUT_LINE_SEARCH = ("adam", "sgd", "adamw")
+SOLVERS = ("lbfgs", *WITHOUT_LINE_SEARCH, "gauss_newton", "ensemble_kalman")
+NORMAL_95 = 1.959963984540054
+"""Standard deviations on each side of the mean that hold 95 % of a normal distribution."""
 # What one of several experiments may have of its own, besides observations.
 EXPERIMENT_SECTIONS = ("physics", "parameters", "particles", "boundaries", "initial", "coefficients", "forcing", "time")
 # kind of observation -> the keys that say where it is made, each a list of points

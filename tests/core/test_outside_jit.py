@@ -11,17 +11,17 @@ from simjax.grid import CENTER, Grid
 from simjax.integrators.table import INTEGRATORS
 from simjax.models.flow.fourier_flow import Params as FlowParams
 from simjax.models.flow.vorticity import Vorticity
-from simjax.models.spectral.nonlinear_waves import Burgers, KortewegDeVries, KuramotoSivashinsky
+from simjax.models.spectral.nonlinear_waves import KortewegDeVries, KuramotoSivashinsky, ViscousBurgers
 from simjax.models.spectral.patterns import GrayScott, SwiftHohenberg
 from simjax.models.spectral.phase_fields import AllenCahn, CahnHilliard
 from simjax.models.spectral.schroedinger import Params, Schroedinger
 
 LINE, PLANE = Grid((8,), (0.0,), (2.0,)), Grid((8, 8))
-BY_NAME = (Burgers, KortewegDeVries, KuramotoSivashinsky, SwiftHohenberg, GrayScott, AllenCahn, CahnHilliard)
+BY_NAME = (ViscousBurgers, KortewegDeVries, KuramotoSivashinsky, SwiftHohenberg, GrayScott, AllenCahn, CahnHilliard)
 
 
 def model_and_params(kind):
-    grid = PLANE if kind in (Vorticity, Burgers) else LINE
+    grid = PLANE if kind in (Vorticity, ViscousBurgers) else LINE
     model = kind(Domain(grid), [PERIODIC] * grid.ndim)
     if kind is Vorticity:
         return model, FlowParams(0.05, 0.1)

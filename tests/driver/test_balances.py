@@ -199,7 +199,7 @@ REFUSED = {
     "variables": ({"outputs": [{"balance": "concentration", "of": "concentration"}]}, ["outputs[0].of"]),
     "a family without": (
         {"model": "vorticity", "physics": {"viscosity": 0.1}, "outputs": [{"balance": "energy"}]},
-        ["model=vorticity does not tell what passes its sides", "transport"],
+        ["model=vorticity does not tell what passes its sides", "maxwell_te, maxwell, transport, burgers", "sph"],
     ),
     "steps between exchanges": (
         {"outputs": [{"balance": "concentration"}], "steps_per_exchange": 2, "time.dt": 0.001},

@@ -11,6 +11,7 @@ import simjax as sj
 from simjax.config import load_config, validate
 from simjax.driver.checks import check_run
 from simjax.driver.compiled_fields import CompiledFieldRun
+from simjax.driver.compiled_particles import CompiledParticleRun
 from simjax.models.flow.budgets import falling_energy
 from simjax.status import NON_FINITE, OK
 
@@ -24,16 +25,13 @@ HEAT = {
 }
 
 
-class Compiled(CompiledFieldRun):
+def compiled(kind, config):
     """What checks ask of compiled programs, with nothing compiled."""
-
-    def __init__(self, config):
-        self.config, self.dtype, self.size = (
-            config,
-            np.dtype(np.float64 if config.storage is None else np.float32),
-            CELLS,
-        )
-        self.integrator = SimpleNamespace(courant_limit=1.7, order=ORDER)
+    programs = object.__new__(kind)
+    programs.config, programs.size, programs.parameters = config, CELLS, {}
+    programs.dtype = np.dtype(np.float64 if config.storage is None else np.float32)
+    programs.integrator = SimpleNamespace(courant_limit=1.7, order=ORDER)
+    return programs
 
 
 def checked(model, statuses=(OK,), steps=STEPS, members=None, **series):
@@ -47,7 +45,8 @@ def checked(model, statuses=(OK,), steps=STEPS, members=None, **series):
         values = series.get(name, np.full(FRAMES, float(name in ones)))
         given[name] = (dims, np.broadcast_to(values, ((members,) if members else ()) + (FRAMES,)))
     dataset = xr.Dataset(given, coords)
-    return {check.name: check for check in check_run(config, Compiled(config), dataset, np.asarray(statuses))}
+    programs = compiled(CompiledFieldRun, config)
+    return {check.name: check for check in check_run(config, programs, dataset, np.asarray(statuses))}
 
 
 def last(value, before=1.0):
@@ -147,7 +146,9 @@ def of_particles(count=10, **series):
     given = {name: ("time", np.full(FRAMES, value, float)) for name, value in numbers.items()}
     given |= {name: ("time", np.asarray(values, float)) for name, values in series.items()}
     dataset = xr.Dataset({**given, "mass": ("particle", np.full(count, 0.9))}, coords)
-    return {check.name: check for check in check_run(config, Compiled(config), dataset, np.asarray([OK]))}
+    programs = compiled(CompiledParticleRun, config)
+    programs.family = SimpleNamespace(energy_of_jumps=lambda parameters: 0.0)
+    return {check.name: check for check in check_run(config, programs, dataset, np.asarray([OK]))}
 
 
 def test_a_lost_particle_fails():

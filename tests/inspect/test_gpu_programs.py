@@ -23,7 +23,7 @@ from simjax.inspect.hlo import parse
 from simjax.inspect.target import Target
 from simjax.jaxpr.platform import tracing_for
 from simjax.models.gas.compressible import Compressible, Params, State
-from simjax.ops.gas import Scheme
+from simjax.ops.gas import GasScheme
 
 device = devices_of(Target.read("h100:1"))[0]
 there = NamedSharding(Mesh(np.asarray([device]), ("x",)), P())
@@ -31,7 +31,7 @@ field = jax.ShapeDtypeStruct((128, 128, 128), "float32", sharding=there)
 number = jax.ShapeDtypeStruct((), "float32", sharding=there)
 scheme, implementation, reverse = json.loads(sys.argv[1])
 domain = Domain(Grid(field.shape), implementation=implementation)
-model = Compressible(domain, [(PeriodicSide(), PeriodicSide())] * 3, Scheme(*scheme))
+model = Compressible(domain, [(PeriodicSide(), PeriodicSide())] * 3, GasScheme(*scheme))
 
 def tendency(state, params):
     return model.rhs(jnp.float32(0), state, params)

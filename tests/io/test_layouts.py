@@ -15,6 +15,7 @@ from simjax.errors import ConfigurationError
 from simjax.io.grid_output import GridWriter
 from simjax.io.pdebench import write_pdebench
 from simjax.io.well import write_well
+from simjax.schema.sides import declared_sides
 
 CELLS, MEMBERS, STATES = (6, 4), 3, 5
 FLOW_OUTPUTS = (
@@ -157,6 +158,35 @@ def test_sides_and_numbers_of_a_file_of_the_well(wells):
         assert sorted(file["scalars"]) == ["drag", "viscosity"]
         np.testing.assert_array_equal(file["scalars/viscosity"], np.float32([*VISCOSITY, 1e-3]))
         assert file["t1_fields/velocity"].attrs["units"] == "m s-1"
+
+
+@pytest.mark.parametrize(("passable", "kind"), [(True, "OPEN"), (False, "WALL")])
+def test_a_side_of_ones_own_is_what_its_class_says(tmp_path, monkeypatch, passable, kind):
+    with monkeypatch.context() as patch:
+        patch.setattr("simjax.schema.sides._DECLARED", declared_sides())
+        draining = type("Draining", (sj.Outflow,), {"__module__": __name__, "passable": passable})
+        sj.side("draining", groups=("flow",), about="lets the fluid out")(draining)
+        run = written(
+            tmp_path / "run", **{"boundaries.y": {"lower": {"kind": "no_slip"}, "upper": {"kind": "draining"}}}
+        )
+        write_well(run, tmp_path / "own.hdf5")
+    with h5py.File(tmp_path / "own.hdf5") as file:
+        types = {side.attrs["bc_type"] for name, side in file["boundary_conditions"].items() if side["mask"][-1]}
+    assert types == {"PERIODIC", kind}
+    with pytest.raises(ConfigurationError, match="'draining' is declared nowhere: expected one of simjax"):
+        write_well(run, tmp_path / "again.hdf5")
+
+
+def test_sides_of_simjax_that_something_passes():
+    passable = {one.kind: one.side.passable for one in declared_sides()}
+    assert all(passable[one.kind] == one.side.passable for one in declared_sides())
+    assert {kind for kind in passable if passable[kind]} == {
+        "inflow",
+        "outflow",
+        "open",
+        "turbulent_inflow",
+        "absorbing",
+    }
 
 
 def test_a_vector_on_a_line_has_one_component(tmp_path):

@@ -12,10 +12,10 @@ from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
 from simjax.models.gas.boundaries import GasInflow
 from simjax.models.gas.compressible import Compressible, Params
-from simjax.ops.gas import Scheme
+from simjax.ops.gas import GasScheme
 from simjax.stencil.materialise import BARRIERS_HOLD, held_in_reverse, stacked, stored
 
-WENO = Scheme("weno5", "characteristic", "hllc")
+WENO = GasScheme("weno5", "characteristic", "hllc")
 PERIODIC = (PeriodicSide(), PeriodicSide())
 IDEAL = Params(jnp.asarray(1.4))
 
@@ -100,7 +100,7 @@ def test_stages_in_a_loop_are_those_one_after_the_other(integrator):
     sides = [(GasInflow(1.1, warm, (0.4,), ()), Outflow())]
     found = []
     for kind in (Compressible, Unrolled):
-        model = kind(Domain(Grid((32,))), sides, Scheme("first_order", "primitive", "rusanov"))
+        model = kind(Domain(Grid((32,))), sides, GasScheme("first_order", "primitive", "rusanov"))
         state = sheared(model)
         scheme = INTEGRATORS[integrator]
         step = jax.jit(lambda u, m=model, s=scheme: s.step(m, jnp.zeros(()), jnp.asarray(5e-3), u, IDEAL))

@@ -13,7 +13,7 @@ from simjax.core.domain import Domain
 from simjax.grid import Grid
 from simjax.jaxpr.platform import tracing_for
 from simjax.models.gas.compressible import Compressible, Params
-from simjax.ops.gas import Scheme
+from simjax.ops.gas import GasScheme
 from simjax.ops.reconstruction import pad_only
 from simjax.stencil.kernels import launch
 from simjax.stencil.kernels.primitive import lowered
@@ -105,7 +105,7 @@ def test_the_transpose_is_one_kernel(kernels):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scheme", [Scheme("mc", "primitive", "hllc"), Scheme("weno5", "characteristic", "hllc")])
+@pytest.mark.parametrize("scheme", [GasScheme("mc", "primitive", "hllc"), GasScheme("weno5", "characteristic", "hllc")])
 def test_the_gradient_of_a_gas_by_kernels_is_that_by_xla(scheme, kernels):
     """By the state and by the ratio of heats; one kernel for the tendency and one for each axis of its derivative."""
     shape = (8, 6)

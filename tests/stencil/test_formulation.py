@@ -17,7 +17,7 @@ from simjax.models.flow.incompressible import Incompressible
 from simjax.models.flow.incompressible import Params as FlowParams
 from simjax.models.flow.incompressible import State as FlowState
 from simjax.models.gas.compressible import Compressible, Params
-from simjax.ops.gas import Scheme
+from simjax.ops.gas import GasScheme
 from simjax.stencil.adjoint import summed_together
 from simjax.stencil.evaluate import trace_stencil
 from simjax.stencil.formulation import stores_values
@@ -31,7 +31,7 @@ from simjax.stencil.materialise import (
 )
 from simjax.stencil.padding import padded
 
-SCHEMES = {"weno": Scheme("weno5", "characteristic", "hllc"), "mc": Scheme("mc", "primitive", "hllc")}
+SCHEMES = {"weno": GasScheme("weno5", "characteristic", "hllc"), "mc": GasScheme("mc", "primitive", "hllc")}
 IDEAL = Params(jnp.asarray(1.4))
 
 

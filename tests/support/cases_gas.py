@@ -13,7 +13,7 @@ from simjax.core.mappings import lines
 from simjax.grid import CENTER, Grid
 from simjax.models.gas.boundaries import GasInflow, GasOutflow, GasWall
 from simjax.models.gas.compressible import Compressible, Params
-from simjax.ops.gas import Scheme
+from simjax.ops.gas import GasScheme
 from simjax.stepping.simulate import Schedule
 
 
@@ -72,7 +72,7 @@ CASES = (
     Case(
         "gas-1d-weno",
         _line,
-        _gas([(_slip, Outflow())], Scheme("weno5", "characteristic", "hllc")),
+        _gas([(_slip, Outflow())], GasScheme("weno5", "characteristic", "hllc")),
         _ideal,
         _initial,
         "euler",
@@ -83,7 +83,7 @@ CASES = (
     Case(
         "gas-1d-atmosphere",
         _line,
-        _gas([(_slip, _slip)], Scheme("mc", "primitive", "rusanov"), gravity_axes=(0,)),
+        _gas([(_slip, _slip)], GasScheme("mc", "primitive", "rusanov"), gravity_axes=(0,)),
         _heavy,
         _initial,
         "williamson3",
@@ -93,7 +93,7 @@ CASES = (
     Case(
         "gas-1d-stretched",
         _stretched,
-        _gas([(_slip, GasWall(temperature=1.2))], Scheme("weno5", "primitive", "rusanov"), gravity_axes=(0,)),
+        _gas([(_slip, GasWall(temperature=1.2))], GasScheme("weno5", "primitive", "rusanov"), gravity_axes=(0,)),
         _sticky,
         _initial,
         "euler",
@@ -105,7 +105,7 @@ CASES = (
         _plane,
         _gas(
             [(_inflow, GasOutflow(0.9)), (GasWall(temperature=_warm), NoSlipWall((_lid, 0.0)))],
-            Scheme("van_leer", "primitive", "hllc"),
+            GasScheme("van_leer", "primitive", "hllc"),
             gravity_axes=(1,),
             scalars=1,
             gas_constant=0.8,
@@ -119,7 +119,7 @@ CASES = (
     Case(
         "gas-2d-axisymmetric",
         _rings,
-        _gas([(_slip, GasOutflow(0.9)), PERIODIC], Scheme("minmod", "primitive", "rusanov")),
+        _gas([(_slip, GasOutflow(0.9)), PERIODIC], GasScheme("minmod", "primitive", "rusanov")),
         _ideal,
         _initial,
         "euler",
@@ -129,7 +129,7 @@ CASES = (
     Case(
         "gas-3d-periodic",
         _box,
-        _gas([PERIODIC] * 3, Scheme("minmod", "primitive", "hll")),
+        _gas([PERIODIC] * 3, GasScheme("minmod", "primitive", "hll")),
         _ideal,
         _initial,
         "euler",

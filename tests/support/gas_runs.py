@@ -9,11 +9,11 @@ from simjax.core.domain import Domain
 from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
 from simjax.models.gas.compressible import Compressible, Params
-from simjax.ops.gas import Scheme
+from simjax.ops.gas import GasScheme
 from simjax.stepping.simulate import Schedule, simulate
 
 PERIODIC, OPEN, CLOSED = ((side(), side()) for side in (PeriodicSide, Outflow, SlipWall))
-WENO, MUSCL = Scheme("weno5", "characteristic", "hllc"), Scheme("mc", "primitive", "hllc")
+WENO, MUSCL = GasScheme("weno5", "characteristic", "hllc"), GasScheme("mc", "primitive", "hllc")
 IDEAL = Params(jnp.asarray(1.4))
 
 

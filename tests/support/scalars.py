@@ -8,7 +8,7 @@ import numpy as np
 from case import QUICK
 
 from simjax.integrators.table import INTEGRATORS
-from simjax.models.scalar.transport import State
+from simjax.models.scalar.conserved_scalar import State
 from simjax.stepping.simulate import Schedule, simulate
 
 

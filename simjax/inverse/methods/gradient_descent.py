@@ -11,8 +11,9 @@ from jax import Array
 
 from simjax.inverse.methods.least_squares import LeastSquares, norm
 from simjax.inverse.methods.solver import Iterate, Solver
+from simjax.schema.inverse import WITHOUT_LINE_SEARCH
 
-OPTIMISERS = {"adam": optax.adam, "adamw": optax.adamw, "sgd": optax.sgd}
+OPTIMISERS = {name: getattr(optax, name) for name in WITHOUT_LINE_SEARCH}
 # Latents are of order one: a few per cent of that in a step.
 LEARNING_RATE = 0.03
 

@@ -13,8 +13,6 @@ from jax.scipy.sparse.linalg import cg
 
 from simjax.inverse.methods.least_squares import LeastSquares, dot, norm
 
-# 97.5 percentile of the standard normal distribution.
-NORMAL_95 = 1.959963984540054
 TOLERANCE, ITERATIONS = 1e-6, 200
 # Conjugate gradients that end above this multiple of their tolerance have not converged.
 CONVERGED = 10.0

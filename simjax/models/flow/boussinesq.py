@@ -22,7 +22,7 @@ from simjax.models.flow.momentum import EDDY_VISCOSITY, momentum_params
 from simjax.models.flow.several_scalars import SCALARS, SeveralScalars, check_scalars, one_per_scalar, scalar_params
 from simjax.models.flow.solid_scalars import SolidSurface
 from simjax.models.flow.solid_setup import SOLID, SOLID_VELOCITY, surface_fields
-from simjax.models.scalar.transport import Source
+from simjax.models.scalar.conserved_scalar import Source
 from simjax.ops import staggered, transport
 from simjax.ops.axisymmetric import RADIAL
 from simjax.schema.kinds import Choice, ListOf, Real, key

@@ -25,7 +25,7 @@ from simjax.models.flow.momentum import check_momentum, with_field_specs
 from simjax.models.flow.openings import is_open, with_outlet_specs
 from simjax.models.flow.solid_scalars import Cells, SolidSurface, integral
 from simjax.models.measures import product_of_units, total_measure
-from simjax.models.scalar.transport import Source, statistics, statistics_measures, widths
+from simjax.models.scalar.conserved_scalar import Source, statistics, statistics_measures, widths
 from simjax.models.stretching import require_transport
 from simjax.ops import transport
 from simjax.ops.spacing import Spacing, along

@@ -34,6 +34,7 @@ class OpenSide(Side):
         >>> flow = sj.Incompressible(sj.Domain(sj.Grid((32, 16))), pipe)
     """
 
+    passable = True
     pressure: Value = 0.0
 
     def velocity_boundary(self, component, axis):

@@ -17,7 +17,7 @@ from simjax.models.flow.carrying import CarryingFlow, check_carrying, passes_sid
 from simjax.models.flow.momentum import EDDY_VISCOSITY, momentum_params
 from simjax.models.flow.solid_scalars import SolidSurface
 from simjax.models.flow.solid_setup import SOLID, SOLID_VELOCITY, surface_fields
-from simjax.models.scalar.transport import Source
+from simjax.models.scalar.conserved_scalar import Source
 from simjax.ops import transport
 from simjax.schema.kinds import Choice, Real, key
 from simjax.schema.model_schema import FieldSchema

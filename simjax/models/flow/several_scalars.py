@@ -20,7 +20,7 @@ from simjax.models.declaration import Setup
 from simjax.models.flow import carrying
 from simjax.models.flow.carrying import CarryingFlow
 from simjax.models.measures import total_measure
-from simjax.models.scalar.transport import Source, statistics, statistics_measures
+from simjax.models.scalar.conserved_scalar import Source, statistics, statistics_measures
 from simjax.schema.kinds import ListOf, Real
 from simjax.schema.model_schema import FieldSchema
 

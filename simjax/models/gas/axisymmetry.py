@@ -10,7 +10,7 @@ from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.models.axisymmetric import kind_across, radii, side_refusals
 from simjax.ops.axisymmetric import RADIAL, ring_divergence
-from simjax.ops.gas import Scheme
+from simjax.ops.gas import GasScheme
 from simjax.ops.riemann import Conserved, Primitive
 from simjax.ops.spacing import Spacing
 
@@ -37,7 +37,7 @@ def refusals(
         yield "physics.viscosity", IDEAL
 
 
-def check(domain: Domain, sides: Sequence[tuple[Side, Side]], scheme: Scheme, gravity_axes: Sequence[int]) -> None:
+def check(domain: Domain, sides: Sequence[tuple[Side, Side]], scheme: GasScheme, gravity_axes: Sequence[int]) -> None:
     """Refuse what a gas does not take on an axisymmetric grid.
 
     Raises:

@@ -104,6 +104,7 @@ class GasInflow(GasSide):
         >>> tube = sj.Compressible(sj.Domain(sj.Grid((64,))), [(stream, sj.GasOutflow())])
     """
 
+    passable = True
     density: Value
     pressure: Value
     velocity: tuple[Value, ...] | None = None
@@ -139,6 +140,7 @@ class GasOutflow(GasSide):
         >>> nozzle_end = sj.GasOutflow(pressure=0.5)
     """
 
+    passable = True
     pressure: Value | None = None
 
     def pressure_boundary(self):

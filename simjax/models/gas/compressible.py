@@ -150,7 +150,7 @@ class Compressible(GasBalances, ExplicitModel):
     layouts: GasLayouts
     density_layout: FieldLayout
     plain: FieldLayout
-    scheme: gas.Scheme = eqx.field(static=True)
+    scheme: gas.GasScheme = eqx.field(static=True)
     gravity_axes: tuple[int, ...] = eqx.field(static=True)
     scalars: int = eqx.field(static=True)
     gas_constant: float | Array
@@ -159,14 +159,14 @@ class Compressible(GasBalances, ExplicitModel):
         self,
         domain: Domain,
         sides: Sequence[tuple[Side, Side]],
-        scheme: gas.Scheme | None = None,
+        scheme: gas.GasScheme | None = None,
         *,
         gravity_axes: Sequence[int] = (),
         scalars: int = 0,
         gas_constant: float | Array = 1.0,
     ):
         check_sides(domain, sides, GAS_SIDES, "Compressible", axisymmetric=True)
-        self.scheme = gas.Scheme() if scheme is None else scheme
+        self.scheme = gas.GasScheme() if scheme is None else scheme
         axisymmetry.check(domain, sides, self.scheme, gravity_axes)
         self.domain = domain
         self.gravity_axes = tuple(gravity_axes)
@@ -195,7 +195,7 @@ class Compressible(GasBalances, ExplicitModel):
         model = cls(
             setup.domain,
             setup.sides,
-            gas.Scheme(keys.reconstruction, keys.variables, keys.flux),
+            gas.GasScheme(keys.reconstruction, keys.variables, keys.flux),
             gravity_axes=tuple(axis for axis, pull in enumerate(gravity) if pull != 0),
             scalars=setup.config.counts.get("scalars", 0),
             gas_constant=gas_constant,

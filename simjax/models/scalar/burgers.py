@@ -13,7 +13,7 @@ from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.models.conserved import at_side
 from simjax.models.declaration import model
-from simjax.models.scalar.transport import DIGITS, INTEGRATORS, ConservedScalar, State, conserved_mean
+from simjax.models.scalar.conserved_scalar import DIGITS, INTEGRATORS, SemiImplicitScalar, State, conserved_mean
 from simjax.models.sides import SCALAR_SIDES, check_sides
 from simjax.models.stretching import require_transport
 from simjax.ops import transport
@@ -43,7 +43,7 @@ class Params(eqx.Module):
     balanced=lambda ndim, counts: ("concentration",),
     conserved=conserved_mean,
 )
-class Burgers(ConservedScalar):
+class Burgers(SemiImplicitScalar):
     """Burgers' equation: dc/dt = -sum over axes of d(c^2 / 2)/dx_i + nu lap(c).
 
     c (length / time) is carried by itself, by the same amount along every axis. Godunov's flux between the states

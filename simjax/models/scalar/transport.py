@@ -1,7 +1,5 @@
 """Advection and diffusion of a scalar with variable velocity, diffusivity and sources."""
 
-import abc
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 
 from simjax.arguments import require_at_least, require_one_of
 from simjax.core.boundary import (
@@ -26,69 +24,23 @@ from simjax.core.boundary import (
     face_layout,
 )
 from simjax.core.domain import Domain
-from simjax.core.model import Measure, Output, SemiImplicitModel
 from simjax.errors import ConfigurationError
-from simjax.grid import LOWER
-from simjax.models.axisymmetric import dimensions, mean_length, relative_volumes, tapers_of, widest
-from simjax.models.conserved import MADE, Balanced, at_side, inside, lines_around_side, through_side
+from simjax.models.axisymmetric import tapers_of, widest
+from simjax.models.conserved import MADE, at_side, inside
 from simjax.models.declaration import model
 from simjax.models.formulas import FormulaValue
-from simjax.models.measures import of_field, total_measure
 from simjax.models.scalar import axisymmetry
+from simjax.models.scalar.conserved_scalar import DIGITS, INTEGRATORS, SemiImplicitScalar, Source, State, conserved_mean
 from simjax.models.sides import SCALAR_SIDES, check_sides
 from simjax.models.stretching import require_transport
 from simjax.ops import transport
 from simjax.ops.axisymmetric import RADIAL
-from simjax.ops.spacing import Spacing, scaled, smallest, without_ends
 from simjax.schema.errors import unended
 from simjax.schema.formula import Formula
-from simjax.schema.kinds import Choice, Integer, Text, key
-from simjax.schema.model_schema import IMEX, FieldSchema
-from simjax.solvers.elliptic import elliptic
-from simjax.solvers.multigrid import multigrid, solve_elliptic
+from simjax.schema.kinds import Choice, Text, key
+from simjax.schema.model_schema import FieldSchema
 
 TimeFactor = Callable[[Array], Array]
-Source = Callable[..., Array]
-"""`source(t, coordinates, params)` -> rate of change of the concentration."""
-
-INTEGRATORS = ("ssprk3", "ssprk2", "kutta3", "williamson3", "rk4", "heun", "midpoint", "euler", *IMEX)
-"""Diffusion is explicit with the first ones and implicit with the IMEX schemes."""
-
-DIGITS = key(Integer(3, 13), 8, about="digits to which an implicit solve is converged")
-
-
-class State(eqx.Module):
-    """concentration: `(*grid.shape)`, cell centres."""
-
-    concentration: Array
-
-
-def statistics(domain: Domain, c: Array, volumes: float | Array = 1.0, name: str = "concentration") -> dict[str, Array]:
-    """Total (integral over the domain), mean, variance, minimum and maximum of a scalar, a concentration.
-
-    volumes: of the cells, in mean ones.
-    """
-    total = domain.sum(scaled(c, volumes))
-    mean = total / domain.grid.cells
-    return {
-        f"total_{name}": total * (math.prod(domain.grid.mean_spacing) * mean_length(domain.grid)),
-        f"mean_{name}": mean,
-        f"variance_{name}": domain.mean(scaled((c - mean) ** 2, volumes)),
-        f"minimum_{name}": domain.min(c),
-        f"maximum_{name}": domain.max(c),
-    }
-
-
-def statistics_measures(domain: Domain, units: str, name: str = "concentration") -> dict[str, Measure]:
-    """Units and meanings of `statistics` of a scalar in `units`."""
-    return of_field(name, units) | {f"total_{name}": total_measure(name, units, dimensions(domain.grid))}
-
-
-def widths(domain: Domain, layout: FieldLayout, scheme: transport.AdvectionScheme, dtype) -> tuple[Spacing, ...]:
-    """Widths of the cells along every axis as a scheme has them."""
-    ndim, reach = domain.grid.ndim, scheme.reach
-    spacing = domain.spacing(layout, reach, dtype)
-    return tuple(transport.widths(h, axis, ndim, reach) for axis, h in enumerate(spacing))
 
 
 class Continued(Boundary):
@@ -106,109 +58,6 @@ class Continued(Boundary):
         beyond = 2 * first - wall
         ghost = wall * first / jnp.where(beyond > 0, beyond, 1.0)
         return jnp.concatenate([ghost] * width, axis=array_axis)
-
-
-class ConservedScalar(SemiImplicitModel, Balanced):
-    """dc/dt = -div F(c) + div(kappa grad c) + s: what fluxes through faces do to one cell-centred scalar.
-
-    A subclass says what F does and where kappa is. Diffusion is explicit under a Runge-Kutta scheme and implicit
-    under an IMEX scheme: conjugate gradients to the relative residual `tolerance`, preconditioned by multigrid.
-    """
-
-    domain: eqx.AbstractVar[Domain]
-    layout: eqx.AbstractVar[FieldLayout]
-    scheme: eqx.AbstractVar[str]
-    tolerance: eqx.AbstractVar[float]
-
-    @property
-    def advection(self) -> transport.AdvectionScheme:
-        """The scheme that carries the scalar."""
-        return transport.SCHEMES[self.scheme]
-
-    def widths(self, dtype) -> tuple[Spacing, ...]:
-        """Widths of the cells along every axis as the scheme has them."""
-        return widths(self.domain, self.layout, self.advection, dtype)
-
-    def volumes(self, dtype) -> float | Array:
-        """Volumes of the cells, in mean ones, of which fluxes conserve the sum with the scalar; 1.0 if uniform."""
-        return relative_volumes(self.domain, self.layout, self.widths(dtype), dtype)
-
-    def least_spacing(self, dtype) -> tuple[Spacing, ...]:
-        """The least width of each cell and its two neighbours along every axis, which limits the time step."""
-        return tuple(smallest(h, axis) for axis, h in enumerate(self.domain.spacing(self.layout, 1, dtype)))
-
-    @abc.abstractmethod
-    def face_diffusivity(self, params) -> tuple[Array, ...]:
-        """kappa on this block's n + 1 faces along each axis."""
-
-    def implicit_rhs(self, t, state, params):
-        return State(self._diffusion(t, state.concentration, self.face_diffusivity(params)))
-
-    def _diffusion(self, t, c: Array, kappa) -> Array:
-        padded, reach = self.domain.pad(c, self.layout, 1, t), self.advection.reach
-        spacing = self.domain.spacing(self.layout, reach + 1, c.dtype)
-        rings = tapers_of(self.domain, self.layout, c)
-        return transport.diffusion_tendency(padded, kappa, spacing, reach, *rings)
-
-    def prepare(self, params):
-        axisymmetry.check_explicit(self.domain)
-        kappa = self.face_diffusivity(params)
-        operator = elliptic(self.domain, self.layout, kappa, self.widths(kappa[0].dtype))
-        return kappa, operator, multigrid(operator)
-
-    def implicit_solve(self, t, dt, right, params, prepared):
-        kappa, operator, hierarchy = prepared
-        right = right.concentration
-        if any(not isinstance(boundary, Periodic) for pair in self.layout.boundaries for boundary in pair):
-            # What walls give: the diffusion of nothing.
-            right = right + dt * self._diffusion(t, jnp.zeros_like(right), kappa)
-        right = scaled(right, self.volumes(right.dtype))
-        solved = solve_elliptic(operator, hierarchy, right / dt, 1 / dt, tolerance=self.tolerance)
-        return State(solved.solution)
-
-    def passing_implicitly(self, t, state, params, axis, side):
-        c, ndim, reach = state.concentration, self.domain.grid.ndim, self.advection.reach
-        near = lines_around_side(self.domain.pad(c, self.layout, 1, t), axis, side, 1, ndim)
-        h = without_ends(self.domain.spacing(self.layout, reach + 1, c.dtype)[axis], axis, reach)
-        kappa = self.face_diffusivity(params)[axis]
-        face = 0 if side == LOWER else kappa.shape[axis] - 1
-        kappa = lax.slice_in_dim(kappa, face, face + 1, axis=axis)
-        h = lines_around_side(h, axis, side, 1, ndim) if isinstance(h, Array) else h
-        return self.through(-transport.conducted(near, kappa, h, axis, ndim), axis, side)
-
-    def through(self, flux: Array, axis: int, side: int) -> dict[str, Array]:
-        """A flux through the faces of a side as `passing` has it."""
-        return {"concentration": through_side(self.domain, flux, self.widths(flux.dtype), axis, side)}
-
-    def balanced(self):
-        return {"concentration": total_measure("concentration", self.layout.units, dimensions(self.domain.grid))}
-
-    def amounts(self, state, params):
-        c = state.concentration
-        return {"concentration": inside(self.domain, c, c, self.widths(c.dtype))}
-
-    def is_closed(self, axis):
-        return self.layout.is_periodic(axis)
-
-    def diagnostics(self, t, state, params):
-        """Diagnostics of `statistics`."""
-        c = state.concentration
-        return statistics(self.domain, c, self.volumes(c.dtype))
-
-    def measures(self):
-        return statistics_measures(self.domain, self.layout.units)
-
-    def component_layouts(self):
-        return {"concentration": (self.layout,)}
-
-    def state_from(self, fields, params):
-        return State(fields["concentration"][0])
-
-    def outputs(self):
-        return (Output("concentration", self.layout.offset, self.layout.units, "concentration"),)
-
-    def observe(self, t, state, params) -> dict[str, jax.Array]:
-        return {"concentration": state.concentration}
 
 
 class Params(eqx.Module):
@@ -249,16 +98,6 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
         yield key, f"{key} = {text!r}: {found}, {limit}"
 
 
-def conserved_mean(config: Any) -> tuple[tuple[str, ...], ...]:
-    """Nothing is lost in a periodic box without sources."""
-    fed = config.forcing or "source" in config.coefficients
-    return (
-        (("mean_concentration", "minimum_concentration", "maximum_concentration"),)
-        if config.periodic and not fed
-        else ()
-    )
-
-
 @model(
     "transport",
     fields=(FieldSchema("concentration"),),
@@ -275,7 +114,7 @@ def conserved_mean(config: Any) -> tuple[tuple[str, ...], ...]:
     balanced=lambda ndim, counts: ("concentration",),
     conserved=conserved_mean,
 )
-class Transport(ConservedScalar):
+class Transport(SemiImplicitScalar):
     """Transport of a scalar c: dc/dt = -div(g u c) + div(kappa grad c) + s.
 
     u velocity, g(t) its dimensionless factor in time, kappa diffusivity, s sources: a field, and a function of

@@ -23,7 +23,7 @@ from simjax.schema.kinds import Choice, Real, key
 
 
 @model("viscous_burgers")
-class Burgers(SpectralModel):
+class ViscousBurgers(SpectralModel):
     """Viscous Burgers: du/dt = -u du/dx + nu d2u/dx2, waves that steepen until viscosity holds them.
 
     u speed of the wave (m s-1), nu viscosity (m2 s-1), x in m; in d dimensions u sum_i du/dx_i and nu lap(u), so that

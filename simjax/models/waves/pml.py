@@ -68,7 +68,7 @@ class AbsorbingSide(SlipWall):
         >>> line = sj.Acoustic(sj.Domain(sj.Grid((64,))), sides, layer_cells=12)
     """
 
-    solid = False  # pictures show it as open
+    solid, passable = False, True  # as open as it looks from inside
 
 
 def mirrored_layout(layout: FieldLayout) -> FieldLayout:

@@ -18,7 +18,7 @@ from simjax.instruments.operators import BoxAverage, Spectrum
 from simjax.instruments.surfaces import SurfaceIntegral, plane
 from simjax.instruments.two_points import Correlation
 from simjax.models.gas.compressible import Compressible, Params
-from simjax.ops.gas import Scheme
+from simjax.ops.gas import GasScheme
 from simjax.ops.riemann import Primitive, conserved, exact_flux
 
 AXIS = (SlipWall(), Outflow())
@@ -102,7 +102,7 @@ def test_tendencies_are_of_second_order_beside_the_axis_too():
     assert np.all((order > 1.7) & (order < 2.4)), order
 
 
-@pytest.mark.parametrize("scheme", [MUSCL, Scheme("first_order", "primitive", "rusanov")], ids=["muscl", "rusanov"])
+@pytest.mark.parametrize("scheme", [MUSCL, GasScheme("first_order", "primitive", "rusanov")], ids=["muscl", "rusanov"])
 @pytest.mark.slow
 def test_gas_that_leaves_the_axis_stays_positive(scheme):
     """At the longest step that promises it, cold and fast: beside the axis it widens faster than it crosses a cell."""
@@ -134,7 +134,7 @@ def test_an_atmosphere_at_rest_stays():
 def test_a_point_explosion_is_a_sphere_where_sedov_has_it():
     """The shock at r = (E t^2 / (0.851072 rho))^(1/5), gamma = 1.4: Kamm and Timmes (2007), LA-UR-07-2849."""
     n, energy, end = 48, 0.851072, 0.5
-    model = rings((n, 2 * n), [AXIS, OPEN], (0.0, -1.0), (1.0, 1.0), Scheme("mc", "primitive", "hll"))
+    model = rings((n, 2 * n), [AXIS, OPEN], (0.0, -1.0), (1.0, 1.0), GasScheme("mc", "primitive", "hll"))
     r, z = centers(model)
     ball = jnp.where(r**2 + z**2 < (3.5 / n) ** 2, 1.0, 0.0)
     volume = float(jnp.sum(ball * 2 * jnp.pi * r)) / n**2

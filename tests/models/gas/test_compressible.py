@@ -16,12 +16,12 @@ from simjax.errors import ConfigurationError
 from simjax.integrators.table import INTEGRATORS
 from simjax.models.gas.boundaries import GasInflow, GasWall
 from simjax.models.gas.compressible import Compressible, Params
-from simjax.ops.gas import Scheme
+from simjax.ops.gas import GasScheme
 from simjax.ops.reconstruction import INTERPOLATIONS
 from simjax.ops.riemann import FLUXES
 from simjax.stepping.simulate import Schedule, simulate
 
-SIMPLE = Scheme("minmod", "primitive", "rusanov")
+SIMPLE = GasScheme("minmod", "primitive", "rusanov")
 
 
 # ---------------------------------------------------------------------- exact solutions with waves
@@ -117,7 +117,7 @@ def tendency_error(scheme, n):
     "scheme",
     [
         pytest.param(WENO, id="characteristic"),
-        pytest.param(Scheme("weno5", "primitive", "rusanov"), id="primitive", marks=pytest.mark.long),
+        pytest.param(GasScheme("weno5", "primitive", "rusanov"), id="primitive", marks=pytest.mark.long),
     ],
 )
 def test_tendencies_of_a_vortex_are_of_fifth_order(scheme):
@@ -189,13 +189,13 @@ def wave_order(scheme, kind, ndim, sizes):
 )
 def test_sound_in_one_dimension_is_of_fifth_order_with_any_flux(flux, variables):
     # Weights approach their ideal values like h^2.
-    assert abs(wave_order(Scheme("weno5", variables, flux), "acoustic", 1, (16, 32)) - 5) < 0.2
+    assert abs(wave_order(GasScheme("weno5", variables, flux), "acoustic", 1, (16, 32)) - 5) < 0.2
 
 
 @pytest.mark.slow
 def test_entropy_waves_in_one_dimension_are_of_second_order():
     # Limiters clip the extrema, which smears the slope.
-    assert wave_order(Scheme("van_leer", "primitive", "hllc"), "entropy", 1, (64, 128)) > 1.8
+    assert wave_order(GasScheme("van_leer", "primitive", "hllc"), "entropy", 1, (64, 128)) > 1.8
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from exact_riemann import BLAST, TWO_RAREFACTIONS
 from gas_runs import IDEAL, MUSCL, OPEN, PERIODIC, WENO, centers, gas, run, seen, start, tube
 
 from simjax.integrators.table import INTEGRATORS
-from simjax.ops.gas import Scheme
+from simjax.ops.gas import GasScheme
 
 AS_USERS = OPTIMISED | ({EMITTERS: True} if OLD else {})
 """Options of programs that users compile: products and sums are fused."""
@@ -62,7 +62,7 @@ def symmetric(model):
 @pytest.mark.parametrize(
     "scheme, sides",
     [
-        pytest.param(Scheme("first_order", "primitive", "hllc"), PERIODIC, id="first_order"),
+        pytest.param(GasScheme("first_order", "primitive", "hllc"), PERIODIC, id="first_order"),
         pytest.param(MUSCL, OPEN, id="muscl", marks=pytest.mark.slow),
         pytest.param(WENO, OPEN, id="weno", marks=pytest.mark.slow),
     ],

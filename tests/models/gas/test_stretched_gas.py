@@ -14,7 +14,7 @@ from simjax.errors import ConfigurationError
 from simjax.grid import Grid, Lines
 from simjax.models.gas.boundaries import GasWall
 from simjax.models.gas.compressible import Compressible, Params
-from simjax.ops.gas import Scheme
+from simjax.ops.gas import GasScheme
 
 WAVY = "s + 0.1*sin(2*pi*s)"  # widths differ by a factor of four, smooth where it wraps
 ENDS = "s - 0.5*s*s*(1 - s)"  # four times finer at one end
@@ -58,9 +58,9 @@ def tendency_error(scheme, shape):
     ("scheme", "coarse", "order"),
     [
         (WENO, (48,), 5),
-        (Scheme("van_leer", "primitive", "hllc"), (64,), 2),
+        (GasScheme("van_leer", "primitive", "hllc"), (64,), 2),
         pytest.param(MUSCL, (32, 32), 2, marks=pytest.mark.slow),
-        pytest.param(Scheme("weno5", "primitive", "rusanov"), (32, 32), 5, marks=pytest.mark.slow),
+        pytest.param(GasScheme("weno5", "primitive", "rusanov"), (32, 32), 5, marks=pytest.mark.slow),
         pytest.param(MUSCL, (12, 12, 12), 2, marks=pytest.mark.slow),
     ],
 )
@@ -155,7 +155,7 @@ def test_diverging_shear_is_of_second_order():
     mu, k, errors = 0.3, 0.7, []
     viscous = Params(jnp.asarray(1.4), jnp.asarray(mu), jnp.asarray(k))
     for n in (24, 48):
-        model = gas((n, n), [PERIODIC] * 2, Scheme("first_order", "primitive", "rusanov"))
+        model = gas((n, n), [PERIODIC] * 2, GasScheme("first_order", "primitive", "rusanov"))
         x, y = jnp.broadcast_arrays(*centers(model))
         u, v, heat = field(x, y)
         state = start(model, 1 / heat, (u, v), 1.0)
@@ -206,7 +206,7 @@ FAST_BESIDE_THIN = (((1.0, 0.0, 0.01), (0.01, 10.0, 0.01)),)
     [
         pytest.param(WENO, GROWING, STRONG, id="weno"),
         pytest.param(MUSCL, GROWING, STRONG, id="muscl", marks=pytest.mark.slow),
-        pytest.param(Scheme("first_order", "primitive", "rusanov"), JUMP, FAST_BESIDE_THIN, id="jump"),
+        pytest.param(GasScheme("first_order", "primitive", "rusanov"), JUMP, FAST_BESIDE_THIN, id="jump"),
     ],
 )
 @pytest.mark.slow

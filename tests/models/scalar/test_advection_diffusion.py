@@ -258,6 +258,7 @@ def test_diagnostics_are_those_of_the_field():
     c = random_state(grid)
     found = model.diagnostics(0.0, State(c), parameters(2))
     expected = {
+        "total_concentration": np.sum(c) * np.prod(grid.spacing),
         "mean_concentration": np.mean(c),
         "variance_concentration": np.var(c),
         "minimum_concentration": np.min(c),

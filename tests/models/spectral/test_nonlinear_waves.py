@@ -12,7 +12,7 @@ from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
-from simjax.models.spectral.nonlinear_waves import Burgers, KortewegDeVries, KuramotoSivashinsky
+from simjax.models.spectral.nonlinear_waves import KortewegDeVries, KuramotoSivashinsky, ViscousBurgers
 from simjax.stepping.simulate import Schedule, simulate
 
 
@@ -26,9 +26,9 @@ def cole_hopf(x, t, viscosity):
 
 
 def test_burgers_equals_the_cole_hopf_solution():
-    model = on(line(256, 0, 2 * np.pi), Burgers)
+    model = on(line(256, 0, 2 * np.pi), ViscousBurgers)
     x = model.domain.grid.coordinates(0, 0.5)
-    _, seen = run(model, numbers(Burgers, viscosity=0.1), sample(model, u=np.sin), 4.0, 0.0025, frames=8)
+    _, seen = run(model, numbers(ViscousBurgers, viscosity=0.1), sample(model, u=np.sin), 4.0, 0.0025, frames=8)
     for frame, t in ((0, 0.5), (1, 1.0), (3, 2.0), (7, 4.0)):
         # Coefficients have fallen below 1e-12 where they are cut, at 85; steps of 0.005 leave 3.5e-10, of fourth order.
         assert largest(seen["u"][frame] - cole_hopf(x, t, 0.1)) < 5e-11, t
@@ -167,12 +167,12 @@ def test_kuramoto_sivashinsky_of_a_slope_is_refused_in_two_dimensions():
 
 def test_walls_are_refused():
     with pytest.raises(ConfigurationError, match="boundaries.x=periodic"):
-        Burgers(Domain(Grid((8,))), [(NoSlipWall(), NoSlipWall())])
+        ViscousBurgers(Domain(Grid((8,))), [(NoSlipWall(), NoSlipWall())])
 
 
 def test_viscosity_of_burgers_has_the_derivative_of_the_cole_hopf_solution():
     """Through all steps, against differences of the exact solution, whose own error is of the second order."""
-    model = on(line(64, 0, 2 * np.pi), Burgers)
+    model = on(line(64, 0, 2 * np.pi), ViscousBurgers)
     x = model.domain.grid.coordinates(0, 0.5)
     weight, end, step = jnp.asarray(np.cos(x + 0.4) + np.sin(2 * x)), 1.0, 1e-4
     start = sample(model, u=np.sin)

@@ -12,7 +12,7 @@ import simjax as sj
 from simjax.config import validate
 from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
-from simjax.models.spectral.nonlinear_waves import Burgers, KortewegDeVries, KuramotoSivashinsky
+from simjax.models.spectral.nonlinear_waves import KortewegDeVries, KuramotoSivashinsky, ViscousBurgers
 from simjax.models.spectral.patterns import GrayScott, SwiftHohenberg
 from simjax.models.spectral.phase_fields import AllenCahn, CahnHilliard
 from simjax.models.spectral.schroedinger import Params, Schroedinger
@@ -23,7 +23,7 @@ from simjax.stepping.simulate import Schedule, simulate
 
 LENGTH, CELLS = 6.0, 24
 ALONG = [
-    (Burgers, {"viscosity": 0.05}, {}, ((2, 1), (3, 0), (3, 2))),
+    (ViscousBurgers, {"viscosity": 0.05}, {}, ((2, 1), (3, 0), (3, 2))),
     (KortewegDeVries, {}, {}, ((2, 0), (3, 0))),
     (KuramotoSivashinsky, {}, {"integral": True}, ((2, 0), (2, 1), (3, 1))),
     (AllenCahn, {"epsilon": 0.3}, {}, ((2, 1), (3, 0))),
