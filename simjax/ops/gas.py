@@ -85,12 +85,12 @@ def convective_flux(
     return of_windows(*_flux_parts(axis, ndim, scheme), padded, (gamma, rises), ndim)
 
 
-def convective_differences(padded: Primitive, axis: int, ndim: int, gamma: Array, scheme: Scheme) -> Conserved:
+def convective_differences(padded: Primitive, axis: int, ndim: int, gamma: Array, scheme: GasScheme) -> Conserved:
     """Differences of `convective_flux` between the two faces of each of the n cells along `axis`."""
     return differences_of_windows(*_flux_parts(axis, ndim, scheme), padded, (gamma, None), ndim)
 
 
-def _flux_parts(axis: int, ndim: int, scheme: Scheme) -> tuple[Callable, list[Callable], Windows]:
+def _flux_parts(axis: int, ndim: int, scheme: GasScheme) -> tuple[Callable, list[Callable], Windows]:
     """Arguments of `of_windows` for fluxes: values of a cell, the parts of a flux, and the cells around a face."""
     width = scheme.interpolation.width
 
