@@ -27,6 +27,7 @@ from simjax.config.stretching import check_named, read_stretching
 from simjax.config.time_statistics import read_statistics
 from simjax.config.triggers import read_triggers
 from simjax.config.variations import read_ensemble
+from simjax.deprecation import with_current_keys
 from simjax.models.registry import MODELS
 from simjax.schema.config import (
     DEFAULT_COURANT,
@@ -38,6 +39,7 @@ from simjax.schema.config import (
     Keys,
     OutputConfig,
     TimeConfig,
+    read_schema,
 )
 from simjax.schema.errors import ConfigErrors, closest
 from simjax.schema.kinds import Choice, ListOf, Nested, read_section, tell_missing
@@ -70,6 +72,7 @@ def validate(
     problems = ConfigErrors(below)
     _refuse_targets("", mapping, problems)
     problems.raise_if_any()
+    mapping = with_current_keys(read_schema(mapping))
     folders = folders or input_folders(())
     find_model(mapping.get("model"), folders)
     keys, ndim = _read_keys(mapping, problems), _count_axes(mapping)

@@ -40,7 +40,26 @@ from simjax.schema.triggers import EVENTS, EventConfig, StopConfig
 IMPLEMENTATIONS = ("xla", "pallas", AUTO)
 PRECISIONS = ("float32", "float64")
 DEFAULT_COURANT = 0.5
+SCHEMA = 1
+"""Number of the form of configurations. It rises where one that this simjax writes means something else to the last."""
 NAME = r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,99}"
+
+
+def read_schema(mapping: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration without its key `schema`, which one written by hand may leave out: it is of the present form.
+
+    Raises:
+        ConfigurationError: the number is none, or that of a newer simjax.
+    """
+    number = mapping.get("schema", SCHEMA)
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        raise ConfigurationError(f"schema = {number!r}: expected a whole number from 1 to {SCHEMA}; leave it out.")
+    if number > SCHEMA:
+        raise ConfigurationError(
+            f"schema = {number}: the configuration is that of a newer simjax; this one reads schemas up to {SCHEMA}. "
+            "Install a newer simjax to use it."
+        )
+    return {name: value for name, value in mapping.items() if name != "schema"}
 
 
 @dataclass(frozen=True)
@@ -333,7 +352,7 @@ class Config:
 
     def write(self) -> dict[str, Any]:
         """The configuration as plain YAML values by key, every default filled in."""
-        return {field.name: write(getattr(self, field.name)) for field in dataclasses.fields(Keys)}
+        return {"schema": SCHEMA} | {field.name: write(getattr(self, field.name)) for field in dataclasses.fields(Keys)}
 
     @property
     def schema(self) -> ModelSchema:
