@@ -1,14 +1,15 @@
-"""Names that stand on pages exist: `sj.name`, dotted names, calls within the text; and dotted ones are said to be public."""
+"""Names that stand on pages exist: `sj.name`, dotted names, calls within the text; dotted ones are said to be public."""
 
 import ast
 import builtins
 import re
+import tomllib
 from pkgutil import resolve_name
 
-import pytest
 from paths import ROOT
 
 import simjax as sj
+from simjax.driver.environment import UNSOUND
 from simjax.schema.formula import FUNCTIONS
 
 PAGES = {
@@ -79,10 +80,12 @@ def public():
     return {module: re.findall(r"`(\w+)`", names) for module, names in rows}
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_names_of_simjax_on_a_page_exist(page):
-    wrong = [span for span in spans(PAGES[page]) for name in DOTTED.findall(span) if missing(name)]
-    assert wrong == []
+def test_names_of_simjax_on_pages_exist():
+    found = [
+        (page, span, name) for page, text in PAGES.items() for span in spans(text) for name in DOTTED.findall(span)
+    ]
+    assert len(found) > 200
+    assert [(page, span) for page, span, name in found if missing(name)] == []
 
 
 def test_calls_within_the_text_of_pages_are_of_functions_that_exist():
@@ -113,6 +116,17 @@ def test_what_is_said_to_be_public_exists_and_has_a_page():
     for module, names in table.items():
         assert names and [name for name in names if missing(f"{module.removeprefix('simjax')}.{name}")] == []
         assert module in others or any(re.search(rf"\b{name}\b", others) for name in names), module
+
+
+def test_supported_pairs_are_those_that_are_installed():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (pin,) = (each for each in project["dependencies"] if each.startswith("jax>"))
+    rows = re.findall(r"^\| (3\.\d+) \| (.*?) \|", PAGES["docs/stable.md"], re.MULTILINE)
+    assert project["requires-python"] == f">={rows[0][0]}"
+    told = {version for _, versions in rows for version in re.findall(r"0\.\d+\.\d+", versions)}
+    excluded = set(re.findall(r"!=([\d.]+)", pin))
+    assert re.findall(r">=([\d.]+)", pin) == [min(told, key=lambda version: [*map(int, version.split("."))])]
+    assert excluded == {*UNSOUND} and not excluded & told
 
 
 def test_a_name_that_is_not_there_would_be_seen():
