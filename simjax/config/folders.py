@@ -20,8 +20,9 @@ from simjax.io.replacing import (
     require_replaceable,
     written_by_run,
 )
-from simjax.schema.config import SCHEMA, Config
+from simjax.schema.config import Config
 from simjax.schema.locate import is_url, locate_run_folder, usable_path
+from simjax.schema.schema_number import SCHEMA
 
 RUN_ID_PATTERN = r"\d{8}-\d{6}-[0-9a-f]{6}"
 

@@ -39,7 +39,6 @@ from simjax.schema.config import (
     Keys,
     OutputConfig,
     TimeConfig,
-    read_schema,
 )
 from simjax.schema.errors import ConfigErrors, closest
 from simjax.schema.kinds import Choice, ListOf, Nested, read_section, tell_missing
@@ -47,6 +46,7 @@ from simjax.schema.locate import credentials_problem, input_folders, is_url, loc
 from simjax.schema.model_schema import AXES, ModelSchema
 from simjax.schema.numbers import numbers_of
 from simjax.schema.particles import ParticlesSection, check_box
+from simjax.schema.schema_number import read_schema
 
 MOST_STEPS = 2**31 - 1
 MOST_FRAMES = 10**7

@@ -32,6 +32,7 @@ from simjax.schema.members import EnsembleConfig, EnsembleKeys
 from simjax.schema.model_schema import AXES, FieldSchema, ModelSchema
 from simjax.schema.moments import Moment
 from simjax.schema.particles import CHOSEN, BoxConfig, NeighborListConfig, ParticlesSection
+from simjax.schema.schema_number import SCHEMA
 from simjax.schema.storage import StorageConfig
 from simjax.schema.stretch import StretchConfig
 from simjax.schema.time_statistics import TimeStatistics
@@ -40,26 +41,7 @@ from simjax.schema.triggers import EVENTS, EventConfig, StopConfig
 IMPLEMENTATIONS = ("xla", "pallas", AUTO)
 PRECISIONS = ("float32", "float64")
 DEFAULT_COURANT = 0.5
-SCHEMA = 1
-"""Number of the form of configurations. It rises where one that this simjax writes means something else to the last."""
 NAME = r"[A-Za-z0-9][A-Za-z0-9_.\-]{0,99}"
-
-
-def read_schema(mapping: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration without its key `schema`, which one written by hand may leave out: it is of the present form.
-
-    Raises:
-        ConfigurationError: the number is none, or that of a newer simjax.
-    """
-    number = mapping.get("schema", SCHEMA)
-    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-        raise ConfigurationError(f"schema = {number!r}: expected a whole number from 1 to {SCHEMA}; leave it out.")
-    if number > SCHEMA:
-        raise ConfigurationError(
-            f"schema = {number}: the configuration is that of a newer simjax; this one reads schemas up to {SCHEMA}. "
-            "Install a newer simjax to use it."
-        )
-    return {name: value for name, value in mapping.items() if name != "schema"}
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from simjax.config import compose, load_config, validate
 from simjax.config.composition import compose_from_run
 from simjax.config.folders import config_yaml, resume_differences
 from simjax.deprecation import OldSpelling, Renamed, overdue, with_current_keys
-from simjax.schema.config import SCHEMA
+from simjax.schema.schema_number import SCHEMA
 
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 

@@ -11,7 +11,7 @@ from released_files import RUNS
 
 import simjax as sj
 from simjax.config.composition import compose_from_run
-from simjax.schema.config import SCHEMA
+from simjax.schema.schema_number import SCHEMA
 
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 ARCHIVES = sorted((REFERENCE / "released").glob("*.tar.xz"))
