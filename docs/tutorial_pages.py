@@ -1,6 +1,6 @@
-"""Tutorials as pages: notebooks kept as text, executed when the site is built, and shown with what they print.
+"""Tutorials as pages: notebooks kept as text, shown as they are, or with what they print when they run.
 
-`TUTORIALS=show mkdocs build` leaves the execution out, for work on the prose.
+`TUTORIALS=execute mkdocs build` runs them, as the site that is published does; without it a build takes ten seconds.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def executed(path: Path):
 
 
 def page(path: Path) -> str:
-    """A tutorial as Markdown, executed unless TUTORIALS=show."""
+    """A tutorial as Markdown, executed where TUTORIALS=execute."""
     import jupytext
 
-    notebook = jupytext.read(path) if os.environ.get("TUTORIALS") == "show" else executed(path)
+    notebook = executed(path) if os.environ.get("TUTORIALS") == "execute" else jupytext.read(path)
     parts = []
     for cell in notebook.cells:
         if cell.cell_type == "markdown":

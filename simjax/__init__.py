@@ -30,6 +30,10 @@ def __getattr__(name: str):
 
         return version("simjax")
     if name not in _HOMES:
+        from simjax.deprecation import current_name
+
+        if current := current_name(name):
+            return __getattr__(current)
         raise AttributeError(f"module 'simjax' has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(_HOMES[name]), name)
     return value

@@ -58,6 +58,27 @@ class Mutation:
 
 
 MUTATIONS = [
+    Mutation(
+        "an old spelling outlives the version that drops it",
+        "deprecation.py",
+        "<= _numbers(version)",
+        "< _numbers(version)",
+        "tests/config/test_deprecation.py::test_versions_are_compared_as_numbers",
+    ),
+    Mutation(
+        "the next schema is read as the present one",
+        "schema/schema_number.py",
+        "number > SCHEMA:",
+        "number > SCHEMA + 1:",
+        "tests/config/test_deprecation.py::test_a_newer_schema_is_refused_with_one_sentence",
+    ),
+    Mutation(
+        "defaults are lost beside an old key's section",
+        "deprecation.py",
+        "value = {**below, **{key:",
+        "value = {**{key:",
+        "tests/config/test_deprecation.py::test_an_old_key_of_an_experiment_takes_the_place_of_the_default",
+    ),
     # costs of programs
     Mutation(
         "a scalar exchanges its rim twice",

@@ -20,6 +20,7 @@ from simjax.config.overrides import NO_EXPERIMENT, normalise, parse, sets_a_valu
 from simjax.config.search_path import composing, searching
 from simjax.config.validate import validate
 from simjax.config.yaml_files import inspect_yaml, read_yaml_text, resolve_references
+from simjax.deprecation import with_current_keys
 from simjax.errors import ConfigurationError
 from simjax.models.registry import MODELS
 from simjax.schema.config import Config, Keys
@@ -99,7 +100,8 @@ def compose(
     sweeper = str(loaded.hydra.runtime.choices["hydra/sweeper"])
     with open_dict(loaded):
         del loaded["hydra"]
-    plain: Any = OmegaConf.to_container(loaded, resolve=False)
+    composed: Any = OmegaConf.to_container(loaded, resolve=False)
+    plain = with_current_keys(composed, over_defaults=True)  # simjax's own files have new keys alone
     if chosen is not None and plain.get("experiment_name") is None:
         plain["experiment_name"] = chosen
     notes = _what_remains(plain, values, f"experiment={chosen}")
@@ -126,7 +128,7 @@ def compose_from_run(file: Path, overrides: Sequence[str] = ()) -> Composition:
             raise ConfigurationError(f"{given}: a resumed run takes keys, such as output.report=true, not groups.")
     with searching(folders):
         values = parse(normalised)
-    plain = yaml.safe_load(text) or {}
+    plain = with_current_keys(yaml.safe_load(text) or {}, of_a_run=True)
     notes = _what_remains(plain, values, "the earlier run")
     for_hydra = _apply_all(plain, values)
     return Composition(_complete(plain), tuple(overrides), folders, None, notes, for_hydra)

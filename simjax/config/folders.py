@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from simjax.deprecation import with_current_keys
 from simjax.errors import CheckpointError, ConfigurationError, InputOutputError
 from simjax.io.files import what_to_do, write_texts
 from simjax.io.replacing import (
@@ -21,11 +22,13 @@ from simjax.io.replacing import (
 )
 from simjax.schema.config import Config
 from simjax.schema.locate import is_url, locate_run_folder, usable_path
+from simjax.schema.schema_number import SCHEMA
 
 RUN_ID_PATTERN = r"\d{8}-\d{6}-[0-9a-f]{6}"
 
 # What a resumed run may change: everything else is another simulation.
 FREE_TO_CHANGE = (
+    "schema",
     "experiment_name",
     "title",
     "resume",
@@ -342,7 +345,7 @@ def default_yaml() -> str:
     """Text of conf/config.yaml, composed without an experiment and without overrides."""
     from simjax.config.composition import compose
 
-    return _dump(dict(compose().mapping))
+    return _dump({"schema": SCHEMA, **compose().mapping})
 
 
 def _dump(plain: Any) -> str:
@@ -353,7 +356,7 @@ def _dump(plain: Any) -> str:
 
 def resume_differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     """Sentences about what differs between two written configurations: (other simulation, free to change)."""
-    before, after = (dict(_flatten("", each)) for each in (old, new))
+    before, after = (dict(_flatten("", with_current_keys(each, of_a_run=True))) for each in (old, new))
     refused, allowed = [], []
     for path in sorted({*before, *after}):
         if before.get(path) != after.get(path):

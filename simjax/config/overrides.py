@@ -15,6 +15,7 @@ from hydra.errors import HydraException
 
 from simjax.config.search_path import composing
 from simjax.config.yaml_files import MAXIMUM_DEPTH, reference_problem
+from simjax.deprecation import current_path
 from simjax.errors import ConfigurationError
 from simjax.schema.errors import closest
 from simjax.schema.locate import config_folders, credentials_problem, list_experiments
@@ -54,6 +55,8 @@ def normalise(override: str, folders: Sequence[Path]) -> str:
             f"{_cut(override)!r}: {_cut(key)!r} is no key; expected names joined by single points, such as "
             "time.end=2.0."
         )
+    key, given = current_path(key), key
+    override = override.replace(given, key, 1)
     problem = reference_problem(value[1:].strip().strip("'\""))
     if problem:
         raise ConfigurationError(f"{key}: {problem}.")

@@ -27,6 +27,7 @@ from simjax.config.stretching import check_named, read_stretching
 from simjax.config.time_statistics import read_statistics
 from simjax.config.triggers import read_triggers
 from simjax.config.variations import read_ensemble
+from simjax.deprecation import with_current_keys
 from simjax.models.registry import MODELS
 from simjax.schema.config import (
     DEFAULT_COURANT,
@@ -45,6 +46,7 @@ from simjax.schema.locate import credentials_problem, input_folders, is_url, loc
 from simjax.schema.model_schema import AXES, ModelSchema
 from simjax.schema.numbers import numbers_of
 from simjax.schema.particles import ParticlesSection, check_box
+from simjax.schema.schema_number import read_schema
 
 MOST_STEPS = 2**31 - 1
 MOST_FRAMES = 10**7
@@ -70,6 +72,7 @@ def validate(
     problems = ConfigErrors(below)
     _refuse_targets("", mapping, problems)
     problems.raise_if_any()
+    mapping = with_current_keys(read_schema(mapping))
     folders = folders or input_folders(())
     find_model(mapping.get("model"), folders)
     keys, ndim = _read_keys(mapping, problems), _count_axes(mapping)

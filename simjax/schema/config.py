@@ -32,6 +32,7 @@ from simjax.schema.members import EnsembleConfig, EnsembleKeys
 from simjax.schema.model_schema import AXES, FieldSchema, ModelSchema
 from simjax.schema.moments import Moment
 from simjax.schema.particles import CHOSEN, BoxConfig, NeighborListConfig, ParticlesSection
+from simjax.schema.schema_number import SCHEMA
 from simjax.schema.storage import StorageConfig
 from simjax.schema.stretch import StretchConfig
 from simjax.schema.time_statistics import TimeStatistics
@@ -333,7 +334,7 @@ class Config:
 
     def write(self) -> dict[str, Any]:
         """The configuration as plain YAML values by key, every default filled in."""
-        return {field.name: write(getattr(self, field.name)) for field in dataclasses.fields(Keys)}
+        return {"schema": SCHEMA} | {field.name: write(getattr(self, field.name)) for field in dataclasses.fields(Keys)}
 
     @property
     def schema(self) -> ModelSchema:

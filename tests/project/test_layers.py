@@ -16,7 +16,7 @@ ROOT = Path(simjax.__file__).parent
 LAYERS = (
     ("errors", "status", "jaxpr"),
     ("notebook", "processes"),
-    ("arguments", "chips", "grid", "schema"),
+    ("arguments", "chips", "deprecation", "grid", "schema"),
     ("models.registry",),
     ("schema.config",),
     ("schema.ensemble",),
