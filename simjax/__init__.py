@@ -52,6 +52,7 @@ _NAMES = {
     "stepping.checkpointing.plan": "Binomial Budget",
     "stepping.faults": "status_of raise_on_fault",
     "integrators.adaptive": "error_controlled",
+    "integrators.stochastic": "stochastic",
     "integrators.table": "INTEGRATORS",
     "integrators.integrator": "Integrator",
     "integrators.storage": "Stored",
@@ -158,6 +159,7 @@ if TYPE_CHECKING:  # the same names for editors and type checkers, which run not
     from simjax.instruments.body_surface import rays_around as rays_around
     from simjax.integrators.adaptive import error_controlled as error_controlled
     from simjax.integrators.integrator import Integrator as Integrator
+    from simjax.integrators.stochastic import stochastic as stochastic
     from simjax.integrators.storage import Stored as Stored
     from simjax.integrators.table import INTEGRATORS as INTEGRATORS
     from simjax.inverse.problem import InverseProblem as InverseProblem
