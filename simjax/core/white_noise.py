@@ -54,10 +54,10 @@ def standard_normals(domain: Domain, seed, number: Array, field: int, dtype) -> 
     )
     keys = jax.vmap(jax.random.fold_in, (None, 0))(key, first)
     if others:  # by a line or plane each, so that the number of a cell in it has 32 bits
-        place = jnp.zeros((), jnp.uint32)
-        for axis, index in enumerate(others, 1):
-            place = place[..., None] * np.uint32(domain.grid.shape[axis]) + index
-        keys = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)), (0, None))(keys, place.reshape(-1))
+        place = others[0]
+        for axis, index in enumerate(others[1:], 2):
+            place = (place[:, None] * np.uint32(domain.grid.shape[axis]) + index[None]).reshape(-1)
+        keys = jax.vmap(jax.vmap(jax.random.fold_in, (None, 0)), (0, None))(keys, place)
     words = jax.random.key_data(keys).reshape(*shape, 2)
     return _normal(words[..., 0], dtype), _normal(words[..., 1], dtype)
 
