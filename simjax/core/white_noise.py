@@ -17,9 +17,9 @@ SEEDS = 2**32
 class WhiteNoise(NamedTuple):
     """The noise of a model: each cell of each field has a Brownian path of its own.
 
-    seed: a whole number, or several, from which the paths follow; those of floating point are rounded. amplitudes: a tree like the
-    state, of the field's units per square root of time: by how much a cell changes, as a standard deviation, in a unit
-    of time; None for a field without noise.
+    seed: a whole number, or several, from which the paths follow; those of floating point are rounded. amplitudes: a
+    tree like the state, of the field's units per square root of time: by how much a cell changes, as a standard
+    deviation, in a unit of time; None for a field without noise.
     """
 
     seed: Any

@@ -158,7 +158,7 @@ def require_noise(model: Model, integrator: Integrator, t, state, params) -> Non
         )
 
 
-def _depends(model: ExplicitModel, t, state, params) -> bool:
+def _depends(model: Any, t, state, params) -> bool:
     """Tell whether the amplitude of the noise has a derivative with respect to the state, be it zero."""
 
     def amplitudes(state):
