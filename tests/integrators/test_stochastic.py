@@ -153,12 +153,14 @@ def refined(scheme: Stochastic, ratio: int) -> Stochastic:
 
     class Summed(Stochastic):
         def paths(self, model, noise, number, dt, state):
-            w, integral = 0.0, 0.0
-            for k in range(ratio):
-                ((own, area),) = super().paths(model, noise, number * ratio + k, dt / ratio, state)
+            def added(k, sums):
+                w, integral = sums
+                ((own, area),) = scheme.paths(model, noise, number * ratio + k, dt / ratio, state)
                 # The integral of W over a step is dt (W / 2 + H).
-                integral = integral + dt / ratio * (w + own / 2 + area)
-                w = w + own
+                return w + own, integral + dt / ratio * (w + own / 2 + area)
+
+            none = jnp.zeros_like(state["u"])
+            w, integral = jax.lax.fori_loop(0, ratio, added, (none, none))
             return [(w, integral / dt - w / 2)]
 
     return Summed(**{name: getattr(scheme, name) for name in scheme.__dataclass_fields__})
