@@ -65,6 +65,7 @@ from simjax.stepping.simulate import (
 from simjax.stepping.checkpointing.plan import Binomial as Binomial, Budget as Budget
 from simjax.stepping.faults import status_of as status_of, raise_on_fault as raise_on_fault
 from simjax.integrators.adaptive import error_controlled as error_controlled
+from simjax.integrators.stochastic import stochastic as stochastic
 from simjax.integrators.table import INTEGRATORS as INTEGRATORS
 from simjax.integrators.integrator import Integrator as Integrator
 from simjax.integrators.storage import Stored as Stored

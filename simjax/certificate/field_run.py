@@ -26,6 +26,7 @@ from simjax.certificate.moved_shapes import (
 from simjax.certificate.short_run import FRAMES, ShortRun, bounded, simplified
 from simjax.config.stretching import grid_of
 from simjax.core.domain import Domain
+from simjax.driver.build import NOISE_MEMBER, NOISE_SEED
 from simjax.driver.compiled import SECTIONS
 from simjax.driver.differentiable_run import DifferentiableRun
 from simjax.grid import CENTER
@@ -61,7 +62,10 @@ class FieldRun(ShortRun):
         alone = self.rollout({}, "auto")
         self._sizes, self._grid = self._largest(alone), alone.domain.grid
         fields = jax.device_get(alone.start_fields())
-        self.start = {name: np.asarray(value) for name, value in alone.start_values().items()}
+        numbers = {name: np.asarray(value) for name, value in alone.start_values().items()}
+        # A seed that is moved draws other numbers.
+        self._seeds = {name: value for name, value in numbers.items() if name in (NOISE_SEED, NOISE_MEMBER)}
+        self.start = {name: value for name, value in numbers.items() if name not in self._seeds}
         for path in self._given:
             section, name = path.split(".", 1)
             self.start[path] = _moved_off(path, fields[section][name], self._sizes.get(path))
@@ -133,6 +137,7 @@ class FieldRun(ShortRun):
         for path, components in arrays.items():
             section, name = path.split(".", 1)
             fields[section][name] = components
+        values = values | {name: jnp.asarray(seed) for name, seed in self._seeds.items()}
         prepared = rollout.prepared(values, fields)
         return values, prepared, *rollout.begin(values, prepared)
 

@@ -62,11 +62,11 @@ def check_steps(time: TimeConfig, schema: ModelSchema | None, problems: ConfigEr
     if schema is None:
         return
     if time.tolerance is not None and not schema.error_controlled:
-        why = (
-            "advances its fields in turns, without a tendency"
-            if schema.integrators
-            else "takes steps of a fixed length"
-        )
+        why = "advances its fields in turns, without a tendency"
+        if schema.noisy:
+            why = "has noise, which an estimate of errors knows nothing of"
+        elif not schema.integrators:
+            why = "takes steps of a fixed length"
         problems.say(
             "time.tolerance",
             f"time.tolerance = {time.tolerance:g}: model={schema.name} {why}, so that no error can be estimated; write "

@@ -28,6 +28,8 @@ def read_storage(found: Mapping[str, Any], context: Context) -> StorageConfig | 
         problems.say("storage", f"storage: expected a model of fields, model={context.schema.name} has particles")
     if found["outputs"] is not None and found["outputs"].balanced:
         problems.say("storage", "storage: expected no balances, as sums of 16-bit fields are kept in the mean alone")
+    if context.schema.noisy:
+        problems.say("storage", f"storage: expected none, as model={context.schema.name} has noise; write storage=null")
     rest: dict[str, tuple[float, ...]] = {}
     for name, numbers in (storage.rest or {}).items():
         if name not in (found["initial"] or {}):

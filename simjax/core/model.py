@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
+from simjax.core.white_noise import WhiteNoise
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.notebook import box_picture, card
@@ -93,6 +94,11 @@ class Model(eqx.Module):
     @classmethod
     def declared(cls) -> dict[str, Any]:
         """The properties of a declaration that follow from the class; see `models.declaration.model`."""
+        return {}
+
+    @classmethod
+    def restated(cls) -> dict[str, Any]:
+        """The properties of a declaration that follow from the class whatever a base of it declares."""
         return {}
 
     @classmethod
@@ -317,6 +323,10 @@ class ExplicitModel(GridModel):
     @abc.abstractmethod
     def rhs(self, t, state, params) -> Any:
         """The tendency d(state)/dt, a tree like `state`."""
+
+    def white_noise(self, t, state, params) -> WhiteNoise | None:
+        """White noise beside the tendency, for `sj.stochastic` schemes; None: there is none."""
+        return None
 
 
 class SemiImplicitModel(ExplicitModel):

@@ -34,13 +34,15 @@ from simjax.ops.spacing import relative, scaled
 from simjax.schema.config import BodyFile, Config, FileSource, SideSpec
 from simjax.schema.ensemble import sample_members
 from simjax.schema.formula import Formula
-from simjax.schema.model_schema import ERROR_CONTROLLED, EXPONENTIAL
+from simjax.schema.model_schema import ERROR_CONTROLLED, EXPONENTIAL, STOCHASTIC
 from simjax.schema.numbers import named_numbers
 from simjax.schema.sides import SideSchema, sides_of
 from simjax.stepping.simulate import Schedule
 
 SIDE_SEED = "side_seed"
 """Number from which random sides draw, a whole one."""
+NOISE_SEED, NOISE_MEMBER = "noise_seed", "noise_member"
+"""Numbers from which the noise of a model is drawn, whole ones: that of the run, and that of the member."""
 SEEDS = 2**23  # whole numbers that float32 holds
 BYTES_PER_MEMBER = 100  # of a number that varies: those of a list of floats, its array, and the program's
 
@@ -48,7 +50,8 @@ BYTES_PER_MEMBER = 100  # of a number that varies: those of a list of floats, it
 def named_values(config: Config) -> dict[str, np.ndarray]:
     """Physics numbers and user parameters by name, float64: scalars, or `(members,)` for an ensemble.
 
-    Where sides are random also their `SIDE_SEED`, a number for each seed of a run and member.
+    Where sides are random also their `SIDE_SEED`, a number for each seed of a run and member; of models with noise
+    `NOISE_SEED` and `NOISE_MEMBER`.
     """
     values = _named_numbers(config)
     size = config.ensemble.size
@@ -64,15 +67,20 @@ def named_values(config: Config) -> dict[str, np.ndarray]:
     chosen = {**values, **varied}
     if SIDE_SEED in values and config.ensemble.noise == "per_member":
         chosen[SIDE_SEED] = np.array([_side_seed(config.seed, member) for member in config.ensemble.members])
+    if NOISE_MEMBER in values and config.ensemble.noise == "per_member":
+        chosen[NOISE_MEMBER] = np.asarray(config.ensemble.members)
     return {name: np.broadcast_to(np.asarray(value, np.float64), (size,)) for name, value in chosen.items()}
 
 
 def _named_numbers(config: Config) -> dict[str, float]:
-    """`named_numbers`, and the seed of random sides of a run, or of its first member."""
+    """`named_numbers`, and the seeds of random sides and of noise of a run, or of its first member."""
     kinds = sides_of(config.schema.sides) if config.boundaries else {}
     walls = [wall for axis in config.boundaries for wall in (axis.lower, axis.upper)]
     random = any(wall.kind != "periodic" and kinds[wall.kind].random for wall in walls)
-    return {**named_numbers(config), **({SIDE_SEED: _side_seed(config.seed, 0)} if random else {})}
+    seeds = {SIDE_SEED: _side_seed(config.seed, 0)} if random else {}
+    if config.schema.noisy:  # a number of float32 for each: members never share one
+        seeds |= {NOISE_SEED: _side_seed(config.seed, 0), NOISE_MEMBER: 0.0}
+    return {**named_numbers(config), **seeds}
 
 
 def _side_seed(seed: int, member: int) -> float:
@@ -133,7 +141,10 @@ def _configured(config: Config, domain: Domain, values: Values, coefficients) ->
     kinds = sides_of(config.schema.sides)
     sides = [(_side(axis.lower, kinds, values), _side(axis.upper, kinds, values)) for axis in config.boundaries]
     assert config.schema.configured is not None
-    return config.schema.configured(Setup(config, domain, sides, values, coefficients))
+    model, params = config.schema.configured(Setup(config, domain, sides, values, coefficients))
+    if config.schema.noisy:
+        model = eqx.tree_at(lambda m: m.seed, model, (values[NOISE_SEED], values[NOISE_MEMBER]))
+    return model, params
 
 
 def _completed(
@@ -283,6 +294,11 @@ def integrator_of(config: Config) -> Integrator | None:
         from simjax.integrators.adaptive import error_controlled
 
         return error_controlled(config.time.integrator)
+    if config.time.integrator in STOCHASTIC:
+        # The same.
+        from simjax.integrators.stochastic import stochastic
+
+        return stochastic(config.time.integrator)
     scheme = INTEGRATORS[config.time.integrator]
     if config.outputs.balanced:
         scheme = BalancedScheme(scheme)

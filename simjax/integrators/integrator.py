@@ -47,6 +47,10 @@ class Integrator(eqx.Module):
     def step(self, model, t, dt, state, params, prepared=None) -> Any:
         """`state` at t + dt. `prepared` is what `prepare` returned, for this `dt` or for none; None: nothing was."""
 
+    def numbered_step(self, model, number, t, dt, state, params, prepared=None) -> Any:
+        """`step`, the one of this number since the start, int32: by it schemes for noise draw theirs."""
+        return self.step(model, t, dt, state, params, prepared)
+
     def stable_dt(self, model, state, params) -> jax.Array:
         """The step at Courant number one, of what this scheme takes explicitly."""
         return call_own(model, "stable_dt", state, params)

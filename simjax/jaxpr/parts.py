@@ -13,6 +13,7 @@ PARTS = (
     "pressure solve",
     "time step limit",
     "forces",
+    "noise",
     "sums over pairs",
     "neighbor list",
     "migration",

@@ -188,6 +188,9 @@ class _WithClosure(GridModel):
     def mean_products(self, a, b):
         return self.model.mean_products(a, b)
 
+    def white_noise(self, t, state, params):
+        return self.model.white_noise(t, state, params.own)
+
     def constrain(self, t, dt, state, params):
         return self.model.constrain(t, dt, state, params.own)
 

@@ -13,6 +13,7 @@ IMEX = ("ars222", "imex_euler", "ars343", "ars443")
 EXPONENTIAL = ("etdrk2", "etdrk1", "etdrk3", "etdrk4")
 SEMILINEAR = ("etdrk4", "etdrk1", "etdrk2", "etdrk3", *IMEX)  # for a stiff linear part that is diagonal
 SPLITTING = ("leapfrog",)
+STOCHASTIC = ("euler_maruyama", "shark")  # for models with noise
 INTEGRATORS = (*RUNGE_KUTTA, *IMEX, *EXPONENTIAL, *SPLITTING)
 ERROR_CONTROLLED = ("tsit5", "bosh3", "dopri8", "kvaerno5", "kencarp4")
 
@@ -130,6 +131,11 @@ class ModelSchema:
         return self.particles is not None
 
     @property
+    def noisy(self) -> bool:
+        """Tell whether it has white noise."""
+        return self.integrators == STOCHASTIC
+
+    @property
     def time_units(self) -> str:
         """Units of times; particles are in units of the user's own."""
         return "1" if self.dimensionless or self.of_particles else "s"
@@ -147,7 +153,7 @@ class ModelSchema:
     @property
     def error_controlled(self) -> tuple[str, ...]:
         """The schemes for steps under a tolerance, the default first; none without a tendency."""
-        if self.integrators in (SPLITTING, ()):
+        if self.integrators in (SPLITTING, STOCHASTIC, ()):
             return ()
         explicit = tuple(name for name in ERROR_CONTROLLED if name != "kencarp4")
         if not {*self.integrators} & {*IMEX}:

@@ -10,6 +10,7 @@ from jax import lax
 from simjax.core.model import Model, SelfSteppingModel
 from simjax.errors import ConfigurationError
 from simjax.integrators.integrator import Integrator
+from simjax.integrators.stochastic import require_noise
 from simjax.jaxpr.parts import part
 from simjax.jaxpr.varying import match_varying, taken_where, varies_beyond, vary_like
 from simjax.status import NON_FINITE, OK, SKIN_PASSED, STEP_COLLAPSED, STEP_SHRUNK, UNPHYSICAL, all_finite
@@ -48,7 +49,12 @@ def if_good(model: Model, params, begin, after):
 
 
 def prepared_scheme(model: Model, integrator: Integrator, params, state, schedule: Schedule):
-    """Form what the scheme needs once before all steps."""
+    """Form what the scheme needs once before all steps.
+
+    Raises:
+        ConfigurationError: the model has noise and the scheme draws none, or the other way round.
+    """
+    require_noise(model, integrator, jnp.asarray(schedule.start, real_dtype(state)), state, params)
     dt = schedule.even_dt
     if dt is not None and not isinstance(dt, float):
         dt = jnp.asarray(dt, real_dtype(state))

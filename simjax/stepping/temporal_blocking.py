@@ -21,6 +21,7 @@ from simjax.core.tile import Tile, Unbounded
 from simjax.errors import ConfigurationError
 from simjax.grid import LOWER, UPPER
 from simjax.integrators.integrator import Integrator
+from simjax.integrators.stochastic import Stochastic
 from simjax.stencil.kernels.operands import NotLowered, Unpadded
 from simjax.stencil.kernels.primitive import bound, shape_of
 from simjax.stencil.kernels.steps import TracedSteps, trace_steps
@@ -35,7 +36,7 @@ Times = tuple[Array, Array, Array]
 
 def step_of(model: Model, integrator: Integrator, t, dt, number, state, params, prepared):
     """`state` one step of `dt` later, with all that happens in a step."""
-    state = integrator.step(model, t, dt, state, params, prepared)
+    state = integrator.numbered_step(model, number, t, dt, state, params, prepared)
     return model.perturb(number, t, dt, state, params)
 
 
@@ -190,6 +191,11 @@ def blocked(model: GridModel, integrator: Integrator, params, prepared, state, c
     Raises:
         ConfigurationError: a step needs more than stencils of a block and of cells around it.
     """
+    if isinstance(integrator, Stochastic):
+        raise ConfigurationError(
+            f"steps_per_exchange={count}: expected 0, as {type(model).__name__} has noise, which is drawn for each "
+            "step; write steps_per_exchange=0."
+        )
     domain = model.domain
     leaves, state_tree = jax.tree.flatten(state)
     arrays, rest = eqx.partition((params, prepared), eqx.is_array)
