@@ -30,7 +30,7 @@ def measure_program(experiment: str, program: str) -> dict[str, object]:
 
     from benchmarks.measure import rounded
     from simjax.certificate.certify import STEPS
-    from simjax.certificate.configured import objective_of
+    from simjax.certificate.prepared_objective import objective_of
     from simjax.config import load_config
 
     jax.config.update("jax_enable_x64", True)

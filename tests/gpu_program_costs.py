@@ -59,10 +59,10 @@ GRADIENTS: dict[str, tuple[str, ...]] = {
 def step_of(experiment: str, *overrides: str) -> dict[str, float]:
     """Costs of one step of a run."""
     import simjax as sj
-    from simjax.inspect.compiled import compile_for, set_up_for
-    from simjax.inspect.estimate import Estimator
     from simjax.inspect.hlo import parse
+    from simjax.inspect.run_program import compile_for, set_up_for
     from simjax.inspect.target import Target
+    from simjax.inspect.time_estimate import Estimator
 
     config, target = sj.load(experiment, list(overrides)).config, Target.read("h100")
     set_up_for(config, target)
@@ -78,12 +78,12 @@ def gradient_of(experiment: str, *overrides: str) -> dict[str, float]:
     from jax.sharding import SingleDeviceSharding
 
     import simjax as sj
-    from simjax.certificate.configured import prepared_objective
-    from simjax.inspect.compiled import devices_of
-    from simjax.inspect.estimate import Estimator
+    from simjax.certificate.prepared_objective import prepared_objective
     from simjax.inspect.hlo import parse
     from simjax.inspect.links import Switch
+    from simjax.inspect.run_program import devices_of
     from simjax.inspect.target import Target
+    from simjax.inspect.time_estimate import Estimator
     from simjax.jaxpr.platform import tracing_for
 
     target = Target.read("h100")

@@ -62,10 +62,10 @@ def steps_of(experiment: str, *overrides: str) -> dict[str, Any]:
     import jax
 
     import simjax as sj
-    from simjax.inspect.compiled import compile_for, set_up_for
-    from simjax.inspect.estimate import Estimator
     from simjax.inspect.hlo import parse
+    from simjax.inspect.run_program import compile_for, set_up_for
     from simjax.inspect.target import Target
+    from simjax.inspect.time_estimate import Estimator
 
     config = sj.load(experiment, list(overrides)).config
     target = Target.read(f"cpu:{config.mesh.devices}")
@@ -83,10 +83,10 @@ def gradient_of(experiment: str, *overrides: str) -> dict[str, Any]:
     import jax
 
     import simjax as sj
-    from simjax.certificate.configured import prepared_objective
-    from simjax.inspect.estimate import Estimator
+    from simjax.certificate.prepared_objective import prepared_objective
     from simjax.inspect.hlo import parse
     from simjax.inspect.links import Switch
+    from simjax.inspect.time_estimate import Estimator
 
     objective = prepared_objective(sj.load(experiment, list(overrides)), steps=GRADIENT_STEPS, devices=1)
     function = jax.value_and_grad(objective.on({}, "two_level"))

@@ -120,9 +120,9 @@ def by_the_model(program: Program, steps: int, whole: bool) -> dict[str, Any]:
     if program.text is None or jax.default_backend() != "gpu":
         return {}
     from simjax.chips import CHIPS
-    from simjax.inspect.estimate import Estimator
     from simjax.inspect.hlo import parse
     from simjax.inspect.links import Switch
+    from simjax.inspect.time_estimate import Estimator
 
     parsed = parse(program.text())
     model = Estimator(parsed, CHIPS["h100"], Switch(1))

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jax import Array
 
-from simjax.certificate.compiled import CompiledObjective, Variant
+from simjax.certificate.derivative_programs import CompiledObjective, Variant
 from simjax.certificate.directions import Unknowns, dot, moved, natural_sizes, rough_directions, smooth_direction
 from simjax.certificate.remainder import Remainder, computational_noise, taylor_remainder
 from simjax.errors import ConfigurationError, NumericalError

@@ -44,6 +44,6 @@ def certify(problem: Any, *, steps: int = STEPS, devices: int | None = None) -> 
     if callable(getattr(problem, "objective", None)):
         return certify_objective(problem.objective())
 
-    from simjax.certificate.configured import prepared_objective
+    from simjax.certificate.prepared_objective import prepared_objective
 
     return certify_objective(prepared_objective(problem, steps=steps, devices=devices))

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from simjax.certificate.directions import Unknowns
-from simjax.config.stretching import grid_of
+from simjax.config.read_stretched_grid import grid_of
 from simjax.grid import AXES, Grid
 from simjax.schema.config import Config
 from simjax.schema.formula import Formula

@@ -9,9 +9,14 @@ from typing import Any
 
 from simjax.config.experiments import with_experiments
 from simjax.config.fields import read_fields
-from simjax.config.instruments import read_instruments
 from simjax.config.inverse_section import read_inverse
 from simjax.config.own_models import find_model, find_parts
+from simjax.config.read_instruments import read_instruments
+from simjax.config.read_storage import read_storage
+from simjax.config.read_stretched_grid import check_named, read_stretching
+from simjax.config.read_time_statistics import read_statistics
+from simjax.config.read_time_steps import check_control, check_steps, read_integrator
+from simjax.config.read_triggers import read_triggers
 from simjax.config.sections import (
     Context,
     find_told,
@@ -21,11 +26,6 @@ from simjax.config.sections import (
     read_forcing,
     read_parameters,
 )
-from simjax.config.steps import check_control, check_steps, read_integrator
-from simjax.config.storage import read_storage
-from simjax.config.stretching import check_named, read_stretching
-from simjax.config.time_statistics import read_statistics
-from simjax.config.triggers import read_triggers
 from simjax.config.variations import read_ensemble
 from simjax.deprecation import with_current_keys
 from simjax.models.registry import MODELS

@@ -17,7 +17,7 @@ from simjax.core.neighbors import exchanged
 from simjax.core.stretched import Places, as_array, image_distances, places_around, widths_around
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER, FACE, LOWER, UPPER, Grid
-from simjax.jaxpr.parts import part
+from simjax.jaxpr.jaxpr_parts import part
 from simjax.jaxpr.varying import cast_varying, vary_like, varying_axes
 from simjax.stencil.evaluate import evaluate, trace_stencil
 from simjax.stencil.padding import Reach, Sides, lines, padded, reach_of, with_edges

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from simjax.jaxpr.table import table
+from simjax.jaxpr.jaxpr_table import table
 
 Places = np.ndarray | Array
 """Values along one axis: known on the host, or traced."""

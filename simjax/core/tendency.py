@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from simjax.errors import ConfigurationError, SimjaxError
-from simjax.jaxpr.parts import part
+from simjax.jaxpr.jaxpr_parts import part
 
 
 def tendency(model, method: str, state, *arguments) -> Any:

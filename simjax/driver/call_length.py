@@ -10,9 +10,9 @@ import jax
 import numpy as np
 
 from simjax.driver.build import Plan
-from simjax.driver.compiled_instruments import CompiledInstruments
-from simjax.driver.compiled_run import CompiledRun
 from simjax.driver.goodput import COMPILE, GoodputLog
+from simjax.driver.programs_of_instruments import CompiledInstruments
+from simjax.driver.programs_of_run import CompiledRun
 from simjax.parallel import whole
 from simjax.schema.config import AUTO, Config
 from simjax.stepping.simulate import Clock, Schedule

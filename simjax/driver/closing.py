@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from simjax.config.folders import config_yaml, default_yaml
-from simjax.driver.checks import check_run
-from simjax.driver.compiled_run import CompiledRun
 from simjax.driver.environment import command_line, device_name, versions
+from simjax.driver.programs_of_run import CompiledRun
+from simjax.driver.run_checks import check_run
 from simjax.report.scene import Scene
 from simjax.schema.config import Config
 

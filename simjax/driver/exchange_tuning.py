@@ -11,8 +11,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from simjax.driver.compiled_run import CompiledRun
 from simjax.driver.environment import device_name, versions
+from simjax.driver.programs_of_run import CompiledRun
 from simjax.errors import ConfigurationError
 from simjax.schema.config import Config
 from simjax.stencil.kernels import timing_cache

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from simjax.driver.build import build_model
-from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
+from simjax.driver.programs_of_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.models.balances import fields_of

@@ -15,11 +15,11 @@ from jax.sharding import NamedSharding
 
 from simjax.config.folders import config_yaml
 from simjax.driver.build import Plan
-from simjax.driver.compiled_fields import STEPS
-from simjax.driver.compiled_instruments import sample_bytes
-from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
 from simjax.driver.environment import device_name, git_state, versions
-from simjax.driver.statistics import Statistics, as_written
+from simjax.driver.member_statistics import Statistics, as_written
+from simjax.driver.programs_of_fields import STEPS
+from simjax.driver.programs_of_instruments import sample_bytes
+from simjax.driver.programs_of_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
 from simjax.io.files import require_free_space
 from simjax.io.frame_output import CONSOLIDATE_BYTES, FrameWriter
 from simjax.io.grid_output import GridWriter

@@ -19,19 +19,19 @@ from simjax.config.folders import GROUPS_NAME, clear_run_folder, resume_differen
 from simjax.driver.build import check_sides, plan_frames
 from simjax.driver.closing import judged, write_reports
 from simjax.driver.compile_cache import compilations
-from simjax.driver.compiled_instruments import CompiledInstruments
-from simjax.driver.compiled_run import CompiledFieldRun, CompiledRun, compiled_run
 from simjax.driver.environment import StopSignals
 from simjax.driver.first_fault import failing_steps
 from simjax.driver.frame_files import file_attributes, open_writer
 from simjax.driver.instrument_output import InstrumentOutput
+from simjax.driver.judged_triggers import said_of_times, stop_times
+from simjax.driver.member_statistics import NEVER
+from simjax.driver.programs_of_instruments import CompiledInstruments
+from simjax.driver.programs_of_run import CompiledFieldRun, CompiledRun, compiled_run
 from simjax.driver.provenance import COMPLETED, Part, Run, new_run
 from simjax.driver.result import Result
-from simjax.driver.scene import scene_of
+from simjax.driver.run_scene import scene_of
 from simjax.driver.single_run import SingleRun
-from simjax.driver.statistics import NEVER
 from simjax.driver.time_limits import is_signal, no_step
-from simjax.driver.triggers import said_of_times, stop_times
 from simjax.errors import CheckpointError, ConfigurationError, NumericalError, ResourceError, Stopped
 from simjax.io.checkpoint import list_checkpoints
 from simjax.io.files import open_in_run, write_text

@@ -12,9 +12,9 @@ import jax
 import numpy as np
 
 from simjax.driver.build import Plan
-from simjax.driver.compiled_instruments import CompiledInstruments
-from simjax.driver.compiled_run import CompiledRun
 from simjax.driver.instrument import Instrument
+from simjax.driver.programs_of_instruments import CompiledInstruments
+from simjax.driver.programs_of_run import CompiledRun
 from simjax.grid import AXES, Grid
 from simjax.instruments.body_surface import BodySurface
 from simjax.instruments.distributions import Histogram, VectorSpectrum

@@ -11,9 +11,9 @@ from typing import Any
 import jax
 
 from simjax.driver.build import plan_frames
-from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
 from simjax.driver.environment import set_up_jax
-from simjax.driver.memory import usable_memory
+from simjax.driver.program_memory import usable_memory
+from simjax.driver.programs_of_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
 from simjax.errors import ConfigurationError, ResourceError
 from simjax.grid import AXES
 from simjax.jaxpr.sent_bytes import sent_bytes

@@ -15,11 +15,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from simjax.driver.compiled_run import CompiledRun
 from simjax.driver.environment import device_name
+from simjax.driver.programs_of_run import CompiledRun
 from simjax.errors import InputOutputError
 from simjax.io.files import write_text
-from simjax.jaxpr.parts import BETWEEN, OTHER, PROFILE_NAME, part_of
+from simjax.jaxpr.jaxpr_parts import BETWEEN, OTHER, PROFILE_NAME, part_of
 from simjax.processes import processes
 from simjax.stepping.simulate import Schedule
 

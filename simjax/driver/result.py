@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simjax.driver.compiled_run import compiled_run
-from simjax.driver.scene import scene_of
+from simjax.driver.programs_of_run import compiled_run
+from simjax.driver.run_scene import scene_of
 from simjax.errors import ConfigurationError
 from simjax.notebook import card
 from simjax.processes import processes

@@ -23,19 +23,19 @@ from simjax.driver.build import Plan
 from simjax.driver.call_length import CallLength
 from simjax.driver.closing import judged, write_reports
 from simjax.driver.compile_cache import cache_notes, compilations
-from simjax.driver.compiled_instruments import CompiledInstruments
-from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
 from simjax.driver.environment import version_notes
 from simjax.driver.frame_files import dataset_of, file_attributes, on_host, open_writer
 from simjax.driver.goodput import OUTPUT, GoodputLog, account
 from simjax.driver.instrument_output import InstrumentOutput
+from simjax.driver.judged_triggers import EventFiles, Triggers
+from simjax.driver.member_statistics import Statistics, reduced
+from simjax.driver.programs_of_instruments import CompiledInstruments
+from simjax.driver.programs_of_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
 from simjax.driver.progress import Progress
 from simjax.driver.provenance import Part, Run, description, require_frames
-from simjax.driver.scene import scene_of
-from simjax.driver.statistics import Statistics, reduced
+from simjax.driver.run_scene import scene_of
 from simjax.driver.statistics_output import StatisticsOutput
 from simjax.driver.time_limits import limit_reached
-from simjax.driver.triggers import EventFiles, Triggers
 from simjax.io.checkpoint import Checkpoints
 from simjax.io.files import open_in_run
 from simjax.io.formats import output_formats

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from simjax.config.folders import new_run_folder, place_of_copy, run_folders
-from simjax.config.stretching import grid_of
+from simjax.config.read_stretched_grid import grid_of
 from simjax.core.model import Model
 from simjax.driver.build import plan_frames
 from simjax.driver.differentiable import RunFunction

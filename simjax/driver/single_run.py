@@ -19,21 +19,21 @@ from simjax.config.folders import clear_run_folder
 from simjax.driver import exchange_tuning
 from simjax.driver.build import Origin, plan_frames
 from simjax.driver.call_length import CallLength
-from simjax.driver.compiled_fields import CompiledFieldRun
-from simjax.driver.compiled_instruments import CompiledInstruments
-from simjax.driver.compiled_run import CompiledRun
 from simjax.driver.environment import StopSignals
 from simjax.driver.first_fault import advice_for, first_fault, refuse_objective, refuse_start
 from simjax.driver.frame_files import require_space
 from simjax.driver.goodput import CHECKPOINT, SIMULATE, WAITING, GoodputLog
 from simjax.driver.instrument_output import at_frame, of_call
+from simjax.driver.judged_triggers import At, Triggers
 from simjax.driver.profile import profile_run
+from simjax.driver.programs_of_fields import CompiledFieldRun
+from simjax.driver.programs_of_instruments import CompiledInstruments
+from simjax.driver.programs_of_run import CompiledRun
 from simjax.driver.provenance import COMPLETED, Run, last_outcome, new_run, restore
 from simjax.driver.result import Result
 from simjax.driver.run_folder import RunFolder, logged
 from simjax.driver.storage_error import storage_error
 from simjax.driver.time_limits import is_signal, no_step
-from simjax.driver.triggers import At, Triggers
 from simjax.driver.verification import MOST_REPEATS, BitsDiffer, Verification, remove_after
 from simjax.errors import NumericalError, ResourceError, Stopped
 from simjax.parallel import whole

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from simjax.driver.compiled_statistics import CompiledStatistics, Statistic
 from simjax.driver.instrument_output import SampleFiles, coordinates_of
+from simjax.driver.programs_of_statistics import CompiledStatistics, Statistic
 from simjax.driver.provenance import require_frames
 from simjax.io.frame_layout import Variable, written_times
 from simjax.io.instrument_files import cell_coordinates

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from simjax.driver.compiled_fields import CompiledFieldRun
+from simjax.driver.programs_of_fields import CompiledFieldRun
 from simjax.integrators.storage import is_kept
 from simjax.stepping.clock import Schedule
 

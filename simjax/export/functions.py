@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import PartitionSpec
 
-from simjax.config.stretching import grid_of
+from simjax.config.read_stretched_grid import grid_of
 from simjax.core.domain import Domain
 from simjax.driver.build import describe_model
 from simjax.driver.differentiable import RunFunction

@@ -54,6 +54,6 @@ def inspect_program(problem: Any, target: str, *, scaling: bool = True) -> Inspe
     if wanted.chip is not None:
         for name, value in ABSENT.items():
             os.environ.setdefault(name, value)
-    from simjax.inspect.compiled import inspected
+    from simjax.inspect.run_program import inspected
 
     return inspected(config, wanted, scaling=scaling)

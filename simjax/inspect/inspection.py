@@ -13,7 +13,7 @@ from simjax.inspect.target import Target
 from simjax.io.replacing import INSPECTION_FORMAT
 
 if TYPE_CHECKING:
-    from simjax.inspect.estimate import Exchange, Tally
+    from simjax.inspect.time_estimate import Exchange, Tally
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Inspection:
     smaller: tuple[Inspection, ...] = ()
 
     def __str__(self) -> str:
-        from simjax.inspect.table import as_text
+        from simjax.inspect.text_table import as_text
 
         return as_text(self.as_dict())
 

@@ -13,7 +13,7 @@ from simjax.errors import ConfigurationError
 from simjax.integrators.implicit import DiagonallyImplicit
 from simjax.integrators.integrator import ErrorControlled
 from simjax.integrators.runge_kutta import RungeKutta, weighted
-from simjax.jaxpr.parts import part
+from simjax.jaxpr.jaxpr_parts import part
 from simjax.jaxpr.stages import stage as kept_stage
 from simjax.ops.scaling import scaled
 

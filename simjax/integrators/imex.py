@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from simjax.core.model import SemiImplicitModel
 from simjax.integrators.integrator import Integrator
 from simjax.integrators.runge_kutta import weighted
-from simjax.jaxpr.parts import part
+from simjax.jaxpr.jaxpr_parts import part
 from simjax.ops.scaling import scaled
 
 Row = tuple[float, ...]

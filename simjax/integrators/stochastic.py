@@ -22,7 +22,7 @@ from simjax.core.tendency import tendency
 from simjax.core.white_noise import WhiteNoise, standard_normals
 from simjax.errors import ConfigurationError
 from simjax.integrators.integrator import Integrator
-from simjax.jaxpr.parts import part
+from simjax.jaxpr.jaxpr_parts import part
 from simjax.jaxpr.stages import stage as kept_stage
 
 Row = tuple[float, ...]

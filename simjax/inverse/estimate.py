@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from simjax.inverse.instruments import Instrument
 from simjax.inverse.methods.laplace import (
     Uncertainty,
     converged,
@@ -22,6 +21,7 @@ from simjax.inverse.methods.laplace import (
 from simjax.inverse.methods.least_squares import LeastSquares
 from simjax.inverse.methods.solver import Iterate
 from simjax.inverse.problem import InverseProblem
+from simjax.inverse.problem_instruments import Instrument
 from simjax.models.closure import Closure
 from simjax.parallel import whole
 from simjax.schema.inverse import NORMAL_95

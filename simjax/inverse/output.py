@@ -18,10 +18,10 @@ from simjax.driver.environment import command_line, device_name, git_state, vers
 from simjax.grid import AXES
 from simjax.instruments.operators import Snapshot
 from simjax.inverse.estimate import Estimate
-from simjax.inverse.instruments import Instrument
 from simjax.inverse.measured import reading_units
 from simjax.inverse.methods.gradient_check import GradientCheck
 from simjax.inverse.problem import InverseProblem
+from simjax.inverse.problem_instruments import Instrument
 from simjax.io.files import replaced
 from simjax.io.inverse_output import (
     Curve,

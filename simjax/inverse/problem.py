@@ -18,12 +18,12 @@ from simjax.config import validate
 from simjax.config.experiments import combined
 from simjax.driver.mesh_choice import with_devices
 from simjax.errors import ConfigurationError, NumericalError
-from simjax.inverse.compiled import CompiledProblem, compiled
-from simjax.inverse.instruments import Instrument
+from simjax.inverse.experiment_run import Experiment, Physical
 from simjax.inverse.measured import with_files
 from simjax.inverse.methods.least_squares import LeastSquares
 from simjax.inverse.modules import Modules
-from simjax.inverse.run import Experiment, Physical
+from simjax.inverse.problem_instruments import Instrument
+from simjax.inverse.problem_programs import CompiledProblem, compiled
 from simjax.inverse.unknowns_from_config import FIELD_SECTIONS, prior_of, transform_of
 from simjax.models.closure import Closure
 from simjax.parallel import place, shardings, whole

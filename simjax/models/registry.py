@@ -29,11 +29,11 @@ HOMES = {
     "schroedinger": "spectral.schroedinger:Schroedinger",
     "transport": "scalar.transport:Transport",
     "burgers": "scalar.burgers:Burgers",
-    "molecular_dynamics": "molecular.setup:MolecularFamily",
-    "gravity": "gravity.setup:GravityFamily",
-    "electrostatic_pic": "plasma.setup:PlasmaFamily",
+    "molecular_dynamics": "molecular.molecular_setup:MolecularFamily",
+    "gravity": "gravity.gravity_setup:GravityFamily",
+    "electrostatic_pic": "plasma.electrostatic_setup:PlasmaFamily",
     "electromagnetic_pic": "plasma.electromagnetic_setup:ElectromagneticFamily",
-    "sph": "sph.setup:SmoothedFamily",
+    "sph": "sph.sph_setup:SmoothedFamily",
 }
 """Model -> the module in `models` and the class that declares it (`models.declaration.model`)."""
 

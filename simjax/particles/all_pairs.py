@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from simjax.jaxpr.parts import part
+from simjax.jaxpr.jaxpr_parts import part
 from simjax.jaxpr.platform import one_pass
 from simjax.jaxpr.varying import steady_carry
 from simjax.particles.cells import EMPTY, Cells

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from simjax.jaxpr.parts import part
+from simjax.jaxpr.jaxpr_parts import part
 from simjax.jaxpr.platform import one_pass
 from simjax.particles.cells import EMPTY, GROUP, Cells
 from simjax.particles.neighbor_slots import cell_strides, own_slot

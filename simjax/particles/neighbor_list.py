@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from simjax.jaxpr.parts import part
+from simjax.jaxpr.jaxpr_parts import part
 from simjax.jaxpr.platform import one_pass, where_needed
 from simjax.jaxpr.varying import varies_beyond
 from simjax.particles.cells import GROUP, Cells

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 from jax import Array
 from jax.custom_derivatives import SymbolicZero
 
+from simjax.jaxpr.jaxpr_parts import part
 from simjax.jaxpr.linear_map import linear_map
-from simjax.jaxpr.parts import part
 from simjax.jaxpr.varying import vary_like
 from simjax.particles.cells import Cells
 from simjax.particles.neighbor_list import Neighbours

@@ -6,7 +6,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from simjax.jaxpr.parts import BETWEEN, PROFILE_NAME
+from simjax.jaxpr.jaxpr_parts import BETWEEN, PROFILE_NAME
 from simjax.report import html
 from simjax.report.labels import metric
 

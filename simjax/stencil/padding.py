@@ -7,8 +7,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from simjax.grid import LOWER, UPPER
+from simjax.jaxpr.jaxpr_parts import part
 from simjax.jaxpr.linear_map import fixed_linear_map
-from simjax.jaxpr.parts import part
 from simjax.stencil.formulation import gathers_in_reverse, stores_values
 from simjax.stencil.materialise import formed_once, held
 

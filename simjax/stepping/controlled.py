@@ -11,7 +11,7 @@ from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Model
 from simjax.errors import ConfigurationError
 from simjax.integrators.integrator import Allowed, ErrorControlled, Integrator
-from simjax.jaxpr.parts import part
+from simjax.jaxpr.jaxpr_parts import part
 from simjax.jaxpr.varying import steady_carry, taken_where, varies_beyond
 from simjax.status import OK, TOLERANCE_MISSED
 from simjax.stepping.checkpointing.closed_loop_body import closed

@@ -11,7 +11,7 @@ from simjax.core.model import Model, SelfSteppingModel
 from simjax.errors import ConfigurationError
 from simjax.integrators.integrator import Integrator
 from simjax.integrators.stochastic import require_noise
-from simjax.jaxpr.parts import part
+from simjax.jaxpr.jaxpr_parts import part
 from simjax.jaxpr.varying import match_varying, taken_where, varies_beyond, vary_like
 from simjax.status import NON_FINITE, OK, SKIN_PASSED, STEP_COLLAPSED, STEP_SHRUNK, UNPHYSICAL, all_finite
 from simjax.stepping.checkpointing.loops import repeat

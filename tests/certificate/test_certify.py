@@ -17,7 +17,7 @@ import simjax as sj
 import simjax.certificate.__main__ as command_line
 from simjax.certificate.certificate import Certificate, Check, Objective
 from simjax.certificate.certify import STEPS, certify
-from simjax.certificate.configured import prepared_objective
+from simjax.certificate.prepared_objective import prepared_objective
 from simjax.certificate.run_objective import run_objective
 from simjax.config import load_config
 from simjax.core import neighbors

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from simjax.certificate.certify import STEPS, certify
-from simjax.certificate.compiled import COMPILED_SOON
-from simjax.certificate.configured import prepared_objective
+from simjax.certificate.derivative_programs import COMPILED_SOON
 from simjax.certificate.directions import moved
 from simjax.certificate.particle_run import MOST
+from simjax.certificate.prepared_objective import prepared_objective
 from simjax.certificate.run_objective import run_objective
 from simjax.config import load_config
 from simjax.driver.build import named_values

@@ -6,7 +6,7 @@ import pytest
 from simjax.certificate.field_run import functions_of, longest_falling
 from simjax.certificate.moved_shapes import SHAPE_OFFSET, keeps_formula, ways_of_formula, with_places
 from simjax.config import load_config
-from simjax.config.stretching import grid_of
+from simjax.config.read_stretched_grid import grid_of
 from simjax.schema.numbers import named_numbers
 
 MOVING = "maximum(abs(x - 0.5 - 0.3*t) - 0.2, abs(y - 0.5) - 0.125)"

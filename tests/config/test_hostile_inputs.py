@@ -19,7 +19,7 @@ import simjax.application
 import simjax.io.memory
 import simjax.run
 from simjax.config import load_config, validate
-from simjax.config.stretching import read_faces
+from simjax.config.read_stretched_grid import read_faces
 from simjax.driver.build import named_values
 from simjax.driver.first_fault import _field_name
 from simjax.driver.simulation import Simulation
@@ -29,7 +29,7 @@ from simjax.io.particle_files import read_particles
 from simjax.io.stored_variable import BYTES_PER_VALUE
 from simjax.models.particle_model import family_of
 from simjax.models.placement import BYTES_PER_PARTICLE
-from simjax.models.waves.setup import read_signal
+from simjax.models.waves.wave_setup import read_signal
 
 # What no user should read: Python's own words for objects, classes and addresses, and sentences cut at their end.
 GARBLED = re.compile(r"object at 0x|<ast|<class|Traceback|\w+Exception\b|\w+Error\b|=\.$|\(None\)|\['|'\] is")

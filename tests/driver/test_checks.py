@@ -9,9 +9,9 @@ import xarray as xr
 
 import simjax as sj
 from simjax.config import load_config, validate
-from simjax.driver.checks import check_run
-from simjax.driver.compiled_fields import CompiledFieldRun
-from simjax.driver.compiled_particles import CompiledParticleRun
+from simjax.driver.programs_of_fields import CompiledFieldRun
+from simjax.driver.programs_of_particles import CompiledParticleRun
+from simjax.driver.run_checks import check_run
 from simjax.models.flow.budgets import falling_energy
 from simjax.status import NON_FINITE, OK
 

@@ -7,7 +7,7 @@ import pytest
 
 import simjax as sj
 from simjax.driver.build import plan_frames
-from simjax.driver.compiled_run import compiled_run
+from simjax.driver.programs_of_run import compiled_run
 
 
 def past_a_cylinder(**sections):

@@ -17,8 +17,8 @@ from configurations import changed
 
 import simjax as sj
 from simjax.config import validate
-from simjax.driver.compiled_run import compiled_run
 from simjax.driver.environment import StopSignals, command_line
+from simjax.driver.programs_of_run import compiled_run
 from simjax.driver.run_folder import RunFolder
 from simjax.driver.single_run import SingleRun
 from simjax.errors import CheckpointError, ConfigurationError, InputOutputError, without_credentials

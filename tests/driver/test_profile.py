@@ -8,10 +8,10 @@ import pytest
 
 import simjax as sj
 from simjax.driver.build import plan_frames
-from simjax.driver.compiled_run import compiled_run
 from simjax.driver.mesh_choice import with_devices
 from simjax.driver.profile import parts_of_operations, times_by_part
-from simjax.jaxpr.parts import BETWEEN, OTHER, PARTS, part, part_of
+from simjax.driver.programs_of_run import compiled_run
+from simjax.jaxpr.jaxpr_parts import BETWEEN, OTHER, PARTS, part, part_of
 
 HLO = """HloModule jit_step, is_scheduled=true
   %pad.1 = f32[8]{0} fusion(%u), kind=kLoop, metadata={op_name="jit(step)/tendency/vmap(halo exchange)/pad" stack=1}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import simjax as sj
-from simjax.driver.compiled_instruments import CompiledInstruments
+from simjax.driver.programs_of_instruments import CompiledInstruments
 from simjax.driver.verification import _different, turned
 from simjax.errors import ResourceError
 

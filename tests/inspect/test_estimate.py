@@ -4,10 +4,10 @@ import pytest
 
 from simjax.chips import CHIPS, Chip, Kernels
 from simjax.errors import ConfigurationError
-from simjax.inspect.estimate import Estimator
 from simjax.inspect.hlo import parse
 from simjax.inspect.links import Switch, Torus, exchanges
 from simjax.inspect.target import Target
+from simjax.inspect.time_estimate import Estimator
 
 # A field of 1000 cells takes 8 s to be read and written, a message 4 s and 1 s for each hop.
 CHIP = Chip("a chip", 1e6, 1e3, 1e9, 1e9, 1.0, "ICI", 1e3, 1.0)

@@ -18,7 +18,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 from simjax.core.boundary import PeriodicSide
 from simjax.core.domain import Domain
 from simjax.grid import Grid
-from simjax.inspect.compiled import devices_of
+from simjax.inspect.run_program import devices_of
 from simjax.inspect.hlo import parse
 from simjax.inspect.target import Target
 from simjax.jaxpr.platform import tracing_for
@@ -82,7 +82,7 @@ FLOW = """
 import sys
 from gpu_programs import kernels
 from simjax.config import load_config
-from simjax.inspect import compiled
+from simjax.inspect import run_program
 from simjax.inspect.hlo import parse
 from simjax.inspect.target import Target
 
@@ -133,7 +133,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
 import simjax as sj
 from simjax.core.domain import Domain
 from simjax.grid import Grid
-from simjax.inspect.compiled import devices_of
+from simjax.inspect.run_program import devices_of
 from simjax.inspect.hlo import parse
 from simjax.inspect.target import Target
 from simjax.jaxpr.platform import tracing_for

@@ -7,7 +7,7 @@ import pytest
 import simjax as sj
 from simjax.errors import ConfigurationError, ResourceError
 from simjax.inspect import __main__ as command
-from simjax.inspect import compiled
+from simjax.inspect import run_program
 from simjax.report.inspection import write_inspection
 
 SMALL = ["grid.shape=[16,24]", "time.integrator=euler"]
@@ -58,7 +58,7 @@ def test_an_own_mesh_has_as_many_devices_as_the_target():
 
 
 def test_a_plugin_that_is_not_there_is_named(monkeypatch):
-    monkeypatch.setattr(compiled, "GPU_PLUGINS", ("no_such_module",))
+    monkeypatch.setattr(run_program, "GPU_PLUGINS", ("no_such_module",))
     with pytest.raises(ResourceError, match=r"^target=h100:8: .*pip install 'simjax\[compile-gpu\]'\.$"):
         sj.inspect_program(sj.load("fluid", SMALL), "h100:8")
 

@@ -13,7 +13,7 @@ from simjax.driver.differentiable_run import DifferentiableRun
 from simjax.errors import ConfigurationError, InputOutputError
 from simjax.instruments.image import Image
 from simjax.instruments.operators import Snapshot
-from simjax.inverse.instruments import instruments_of
+from simjax.inverse.problem_instruments import instruments_of
 
 TRUE, DEVIATION = 0.02, 0.05
 DYE = {

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from gpu_programs import kernels, moved
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from simjax.core.domain import Domain
-from simjax.inspect.compiled import devices_of
+from simjax.inspect.run_program import devices_of
 from simjax.inspect.hlo import parse
 from simjax.inspect.target import Target
 from simjax.jaxpr.platform import tracing_for
@@ -69,7 +69,7 @@ from gpu_programs import kernels, moved
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from simjax.core.domain import Domain
 from simjax.grid import Grid
-from simjax.inspect.compiled import devices_of
+from simjax.inspect.run_program import devices_of
 from simjax.inspect.hlo import parse
 from simjax.inspect.target import Target
 from simjax.jaxpr.platform import tracing_for

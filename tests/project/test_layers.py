@@ -91,7 +91,7 @@ PACKAGES = {
     "omegaconf": ("config", "run"),
     "starlette": ("serve.application",),
     "uvicorn": ("serve.connections", "serve.server"),
-    "rich": ("driver.progress", "inspect.table"),
+    "rich": ("driver.progress", "inspect.text_table"),
 }
 # Files are cut by meaning: an equation and its declaration stay together, and few need more than 400 lines.
 MOST_LINES, MOST_FUNCTION_LINES = 500, 60

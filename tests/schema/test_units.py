@@ -10,8 +10,8 @@ import pytest
 from simjax.config import validate
 from simjax.core.domain import Domain
 from simjax.driver.build import describe_model, plan_frames
-from simjax.driver.compiled_run import compiled_run
 from simjax.driver.frame_files import describe_numbers
+from simjax.driver.programs_of_run import compiled_run
 from simjax.driver.used_names import used_names
 from simjax.grid import Grid
 from simjax.models.faces import output_layouts

@@ -18,8 +18,8 @@ from simjax.core.boundary import SlipWall
 from simjax.core.domain import Domain
 from simjax.core.mappings import lines
 from simjax.driver.call_length import TARGET_SECONDS, CallLength
-from simjax.driver.compiled_instruments import CompiledInstruments
-from simjax.driver.compiled_run import CompiledRun
+from simjax.driver.programs_of_instruments import CompiledInstruments
+from simjax.driver.programs_of_run import CompiledRun
 from simjax.errors import ConfigurationError
 from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS

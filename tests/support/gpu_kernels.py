@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from simjax.chips import CHIPS
-from simjax.inspect.estimate import Estimator, Tally
 from simjax.inspect.hlo import Program
 from simjax.inspect.launches import Launches
 from simjax.inspect.links import Switch
+from simjax.inspect.time_estimate import Estimator, Tally
 from simjax.inspect.work import Work
 
 COLUMNS = ["kind", "launches", "streamed", "bytes", "operations", "products", "times"]

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from simjax.errors import ConfigurationError
-from simjax.inverse.methods.checks import require_positive
+from simjax.inverse.methods.argument_checks import require_positive
 
 
 class Noise(eqx.Module):

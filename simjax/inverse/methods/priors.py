@@ -13,7 +13,7 @@ from jax import Array
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.instruments.sampling import require_axes
-from simjax.inverse.methods.checks import require_positive, scalar_layout
+from simjax.inverse.methods.argument_checks import require_positive, scalar_layout
 from simjax.ops.difference import laplacian, shift
 
 

@@ -18,7 +18,7 @@ from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.instruments.sampling import require_axes
-from simjax.inverse.methods.checks import known, require_positive, scalar_layout
+from simjax.inverse.methods.argument_checks import known, require_positive, scalar_layout
 from simjax.jaxpr.varying import steady_carry
 
 

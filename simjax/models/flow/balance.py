@@ -21,7 +21,7 @@ from simjax.ops.spacing import relative, scaled
 from simjax.status import OK, UNBALANCED
 
 # In roundings of the flux. An imbalance of 100 of them, over the length of the box, is a divergence below that of the
-# projection's rounding, which may be 100 roundings of the velocity over the spacing (`driver.checks`). A sum on a
+# projection's rounding, which may be 100 roundings of the velocity over the spacing (`driver.run_checks`). A sum on a
 # device is rounded as well: of a million values by the root of that many roundings.
 TOLERANCE, TOLERANCE_OF_SUMS = 100, 1000
 

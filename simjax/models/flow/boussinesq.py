@@ -14,7 +14,7 @@ from simjax.core.domain import Domain
 from simjax.grid import AXES
 from simjax.models.declaration import model
 from simjax.models.flow import carrying, incompressible, several_scalars
-from simjax.models.flow.axisymmetry import ALONG_AXIS
+from simjax.models.flow.axisymmetric_flow import ALONG_AXIS
 from simjax.models.flow.body_surface import names_along
 from simjax.models.flow.budgets import BUOYANCY, FORCES, budget_names
 from simjax.models.flow.carrying import check_carrying

@@ -14,7 +14,7 @@ from simjax.grid import AXES, LOWER, UPPER
 from simjax.models.axisymmetric import dimensions, ring_volumes, tapers_of
 from simjax.models.conserved import Accounts, Balanced, at_side
 from simjax.models.flow import balance
-from simjax.models.flow.axisymmetry import volumes_around
+from simjax.models.flow.axisymmetric_flow import volumes_around
 from simjax.models.flow.openings import is_open, with_first_line
 from simjax.models.flow.solid_setup import bodies_move
 from simjax.models.measures import length_power, product_of_units

@@ -19,7 +19,7 @@ from simjax.models.conserved import MADE, Balanced, at_side, inside, through_sid
 from simjax.models.flow import body_surface, incompressible, solid_setup, solid_stage
 from simjax.models.flow.advection import check_scalar as check_carried
 from simjax.models.flow.advection import scalar_refusals
-from simjax.models.flow.axisymmetry import check_scalar, check_scalar_configuration
+from simjax.models.flow.axisymmetric_flow import check_scalar, check_scalar_configuration
 from simjax.models.flow.free_body_setup import refuse_body
 from simjax.models.flow.momentum import check_momentum, with_field_specs
 from simjax.models.flow.openings import is_open, with_outlet_specs

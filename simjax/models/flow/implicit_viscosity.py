@@ -12,7 +12,7 @@ from simjax.core.boundary import Boundary, Dirichlet, FieldLayout, Neumann
 from simjax.core.model import SemiImplicitModel
 from simjax.errors import ConfigurationError
 from simjax.jaxpr.varying import vary_like
-from simjax.models.flow.axisymmetry import volumes_around
+from simjax.models.flow.axisymmetric_flow import volumes_around
 from simjax.models.flow.budgets import budget_names
 from simjax.models.flow.implicit_setup import EXPLICIT, INSTEAD, VISCOSITY, refusals
 from simjax.ops import staggered

@@ -16,13 +16,13 @@ from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Measure, Output
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER, UPPER
-from simjax.jaxpr.parts import part
+from simjax.jaxpr.jaxpr_parts import part
 from simjax.models.axisymmetric import directions
 from simjax.models.declaration import model
 from simjax.models.faces import as_last_line
 from simjax.models.flow import advection as momentum_schemes
 from simjax.models.flow import (
-    axisymmetry,
+    axisymmetric_flow,
     balance,
     body_surface,
     free_body,
@@ -31,7 +31,7 @@ from simjax.models.flow import (
     solid_stage,
     solids,
 )
-from simjax.models.flow.axisymmetry import volumes_around
+from simjax.models.flow.axisymmetric_flow import volumes_around
 from simjax.models.flow.budgets import FlowBudgets, budget_names, falling_energy, flow_variables
 from simjax.models.flow.free_body_setup import BodyKeys
 from simjax.models.flow.implicit_setup import check_implicit
@@ -213,7 +213,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
         require_one_of("Incompressible.pressure_solver", pressure_solver, METHODS)
         require_one_of("Incompressible.turbulence", turbulence, TURBULENCE)
         check_sides(domain, sides, FLOW_SIDES, "Incompressible", axisymmetric=True)
-        axisymmetry.check(domain, sides, solid, turbulence)
+        axisymmetric_flow.check(domain, sides, solid, turbulence)
         momentum_schemes.check(advection, domain, sides, solid, pressure_solver)
         self.openings, self.walls = openings_of(sides), modelled_walls(sides)
         require_walls(domain, self.walls)

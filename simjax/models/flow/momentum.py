@@ -15,13 +15,13 @@ from simjax.core.boundary import FieldLayout, Neumann, Periodic, center_layout
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
-from simjax.jaxpr.parts import part
+from simjax.jaxpr.jaxpr_parts import part
 from simjax.jaxpr.varying import vary_like
 from simjax.models.axisymmetric import tapers_of
 from simjax.models.conserved import at_side
 from simjax.models.declaration import Setup
 from simjax.models.flow.advection import check_configuration as advection_refusals
-from simjax.models.flow.axisymmetry import check_configuration, check_params, volumes_around
+from simjax.models.flow.axisymmetric_flow import check_configuration, check_params, volumes_around
 from simjax.models.flow.budgets import budget_names
 from simjax.models.flow.free_body_setup import body_params_of
 from simjax.models.flow.wall_model import check_walls

@@ -9,7 +9,7 @@ from jax import Array
 from simjax.core.boundary import Boundary, Dirichlet, FieldLayout, Neumann, Periodic, center_layout
 from simjax.core.domain import Domain
 from simjax.grid import LOWER, UPPER
-from simjax.jaxpr.parts import part
+from simjax.jaxpr.jaxpr_parts import part
 from simjax.models.axisymmetric import tapers_of
 from simjax.models.flow.openings import Opening, balanced, velocity_through, with_first_line
 from simjax.ops import staggered, staggered_wave

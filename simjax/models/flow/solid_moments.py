@@ -11,7 +11,7 @@ from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
 from simjax.grid import CENTER
 from simjax.models.axisymmetric import relative_volumes
-from simjax.models.flow.axisymmetry import volumes_around
+from simjax.models.flow.axisymmetric_flow import volumes_around
 from simjax.models.flow.solid_geometry import (
     OF_CELLS,
     at_nodes,

@@ -20,7 +20,7 @@ from jax import Array, lax
 from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
 from simjax.grid import CENTER
-from simjax.jaxpr.parts import part
+from simjax.jaxpr.jaxpr_parts import part
 from simjax.models.flow.solid_geometry import (
     OF_CELLS,
     at_faces,

@@ -5,7 +5,7 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 
-from simjax.models.flow import axisymmetry
+from simjax.models.flow import axisymmetric_flow
 from simjax.ops.spacing import scaled, smallest
 from simjax.ops.staggered_wave import largest_symbol
 
@@ -18,7 +18,7 @@ def step_limit(flow: Any, state: Any, params: Any, spread: float | Array) -> Arr
     layout, dtype = flow.projection.layout, state.velocity[0].dtype
     # The least width of each cell and its two neighbours.
     h = tuple(smallest(width, axis) for axis, width in enumerate(flow.domain.spacing(layout, 1, dtype)))
-    shares = axisymmetry.shares_of_faces(flow.domain, layout, dtype)
+    shares = axisymmetric_flow.shares_of_faces(flow.domain, layout, dtype)
     steepest, order = flow.momentum.scheme.steepest, flow.momentum.scheme.order
     rate = sum(
         scaled(jnp.abs(u) * (steepest / s), share) for u, s, share in zip(state.velocity, h, shares, strict=True)

@@ -17,8 +17,7 @@ from simjax.core.model import ExplicitModel, Measure, Output
 from simjax.grid import AXES, CENTER
 from simjax.models.axisymmetric import dimensions, directions, ring_volumes, tapers_of
 from simjax.models.declaration import model
-from simjax.models.gas import axisymmetry, gravity
-from simjax.models.gas.balances import GasBalances, balanced_names
+from simjax.models.gas import axisymmetric_gas, gravity
 from simjax.models.gas.boundaries import (
     DENSITY,
     GAS_SIDES,
@@ -30,7 +29,8 @@ from simjax.models.gas.boundaries import (
     gas_layouts,
     plain_layout,
 )
-from simjax.models.gas.checks import check, conserved_quantities
+from simjax.models.gas.gas_balances import GasBalances, balanced_names
+from simjax.models.gas.gas_checks import check, conserved_quantities
 from simjax.models.measures import times_volume
 from simjax.models.sides import check_sides
 from simjax.models.stretching import require_widths
@@ -167,7 +167,7 @@ class Compressible(GasBalances, ExplicitModel):
     ):
         check_sides(domain, sides, GAS_SIDES, "Compressible", axisymmetric=True)
         self.scheme = gas.GasScheme() if scheme is None else scheme
-        axisymmetry.check(domain, sides, self.scheme, gravity_axes)
+        axisymmetric_gas.check(domain, sides, self.scheme, gravity_axes)
         self.domain = domain
         self.gravity_axes = tuple(gravity_axes)
         self.scalars = scalars
@@ -272,7 +272,7 @@ class Compressible(GasBalances, ExplicitModel):
         """
         total = None
         for axis in range(self.domain.grid.ndim):
-            across = rings if axis == axisymmetry.RADIAL else ()
+            across = rings if axis == axisymmetric_gas.RADIAL else ()
             slope = self._axis_tendency(padded, heat, axis, pulls.get(axis), across, params, spacing)
             total = slope if total is None else jax.tree.map(jnp.add, total, slope)
         assert total is not None
@@ -297,7 +297,7 @@ class Compressible(GasBalances, ExplicitModel):
         flux, mass, rises, stretch = self._axis_flux(padded, heat, axis, pull, params, spacing)
         if rings:
             taper, pressure = (shift(u, ndim, width=self.width) for u in (*rings, padded.pressure))
-            return axisymmetry.tendency(flux, taper, pressure, ndim, stretch)
+            return axisymmetric_gas.tendency(flux, taper, pressure, ndim, stretch)
         slope = jax.tree.map(lambda f: difference_of_faces(f, axis, ndim, -stretch), flux)
         return slope if rises is None else self._fallen(slope, mass, rises, stretch, axis, params, spacing)
 
@@ -341,7 +341,7 @@ class Compressible(GasBalances, ExplicitModel):
         """Viscosity, and conductivity for p / rho in place of T; both None in an ideal fluid."""
         if params.viscosity is None and params.conductivity is None:
             return None, None
-        axisymmetry.check_ideal(self.domain)
+        axisymmetric_gas.check_ideal(self.domain)
         zero = jnp.zeros_like(params.gamma)
         viscosity, conductivity = (zero if x is None else x for x in (params.viscosity, params.conductivity))
         return viscosity, conductivity / jnp.asarray(self.gas_constant, zero.dtype)
@@ -375,7 +375,7 @@ class Compressible(GasBalances, ExplicitModel):
             diffusion = jnp.maximum(4 / 3 * viscosity, (params.gamma - 1) * per_heat)
             rate = rate + 2 * diffusion / state.density * sum(1 / s**2 for s in h)
         if self.domain.grid.axisymmetric:
-            rate = rate + axisymmetry.widening(self.domain, self.plain, w, params.gamma)
+            rate = rate + axisymmetric_gas.widening(self.domain, self.plain, w, params.gamma)
         return 1 / jnp.max(rate)
 
     def _widths(self, dtype, ghosts: int = 0) -> tuple[Spacing, ...]:

@@ -21,7 +21,7 @@ from simjax.models.molecular.pair_potentials import (
     between,
     scales,
 )
-from simjax.models.molecular.parts import angle, bond
+from simjax.models.molecular.part_registry import angle, bond
 from simjax.particles.cells import Cells
 from simjax.particles.id_lookup import slots_of
 from simjax.particles.neighbor_list import Neighbours, of_every_slot, placed

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from simjax.arguments import require_at_least
-from simjax.models.molecular.parts import thermostat
+from simjax.models.molecular.part_registry import thermostat
 from simjax.models.molecular.velocity_verlet import (
     Dynamics,
     DynamicsInParts,

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from simjax.models.molecular.interaction import Interaction, per_particle, squared
-from simjax.models.molecular.parts import potential
+from simjax.models.molecular.part_registry import potential
 from simjax.schema.kinds import Real, key
 
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from simjax.arguments import require_at_least
-from simjax.models.molecular.parts import thermostat
+from simjax.models.molecular.part_registry import thermostat
 from simjax.models.molecular.velocity_verlet import DynamicsInParts, System, moves
 from simjax.schema.kinds import Real, key
 

@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array
 
 from simjax.models.molecular.interaction import Interaction, per_particle, squared
-from simjax.models.molecular.parts import potential
+from simjax.models.molecular.part_registry import potential
 from simjax.schema.kinds import Integer, ListOf, Real, key
 from simjax.schema.parts import PartSetup
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from simjax.grid import AXES, LOWER, UPPER
-from simjax.jaxpr.parts import part
+from simjax.jaxpr.jaxpr_parts import part
 from simjax.models.conserved import Accounts, through
 from simjax.models.particle_balances import StepPart, end_of
 from simjax.particles.cells import Cells, counted

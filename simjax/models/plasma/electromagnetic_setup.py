@@ -12,7 +12,12 @@ import jax.numpy as jnp
 from simjax.models.particle_model import particle_model
 from simjax.models.plasma.boris import boosted, lorentz_factor
 from simjax.models.plasma.electromagnetic import CONSERVED, ElectromagneticPlasma, Params, light_speed
-from simjax.models.plasma.setup import ChargedFamily, ChargedParticlesConfig, ChargedPhysics, check_charged
+from simjax.models.plasma.electrostatic_setup import (
+    ChargedFamily,
+    ChargedParticlesConfig,
+    ChargedPhysics,
+    check_charged,
+)
 from simjax.schema.kinds import ListOf, Real, key
 from simjax.schema.model_schema import FieldSchema
 

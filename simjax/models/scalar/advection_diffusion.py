@@ -15,7 +15,7 @@ from simjax.grid import AXES
 from simjax.models.axisymmetric import tapers_of
 from simjax.models.conserved import at_side
 from simjax.models.declaration import model
-from simjax.models.scalar import axisymmetry
+from simjax.models.scalar import axisymmetric_scalar
 from simjax.models.scalar.conserved_scalar import ConservedScalar, State, conserved_mean
 from simjax.models.sides import SCALAR_SIDES, check_sides
 from simjax.ops import difference, transport
@@ -44,7 +44,7 @@ ACROSS = "physics.velocity: expected [0, w] on an axisymmetric grid, as one velo
 def _check(config: Any) -> Iterator[tuple[str, str]]:
     if not config.grid.axisymmetric:
         return
-    yield from axisymmetry.check_configuration(config)
+    yield from axisymmetric_scalar.check_configuration(config)
     sought = () if config.inverse is None else {unknown.path for unknown in config.inverse.unknowns}
     if config.physics.velocity[RADIAL] != 0 or "physics.velocity_x" in sought:
         yield "physics.velocity", f"{ACROSS}; write [0, w], or model=transport with a velocity that varies"
@@ -92,7 +92,7 @@ class AdvectionDiffusion(ConservedScalar):
     def __init__(self, domain: Domain, sides: Sequence[tuple[Side, Side]], scheme: str = "central"):
         check_sides(domain, sides, SCALAR_SIDES, "AdvectionDiffusion", axisymmetric=True)
         require_one_of("AdvectionDiffusion.scheme", scheme, SCHEMES)
-        axisymmetry.check(domain, sides, scheme)
+        axisymmetric_scalar.check(domain, sides, scheme)
         self.domain = domain
         self.layout = center_layout([tuple(side.scalar_boundary() for side in pair) for pair in sides])
         self.scheme = scheme

@@ -17,7 +17,7 @@ from simjax.grid import LOWER
 from simjax.models.axisymmetric import dimensions, mean_length, relative_volumes, tapers_of
 from simjax.models.conserved import Balanced, inside, lines_around_side, through_side
 from simjax.models.measures import of_field, total_measure
-from simjax.models.scalar import axisymmetry
+from simjax.models.scalar import axisymmetric_scalar
 from simjax.ops import transport
 from simjax.ops.spacing import Spacing, scaled, smallest, without_ends
 from simjax.schema.kinds import Integer, key
@@ -163,7 +163,7 @@ class SemiImplicitScalar(ConservedScalar, SemiImplicitModel):
         return transport.diffusion_tendency(padded, kappa, spacing, reach, *rings)
 
     def prepare(self, params):
-        axisymmetry.check_explicit(self.domain)
+        axisymmetric_scalar.check_explicit(self.domain)
         kappa = self.face_diffusivity(params)
         operator = elliptic(self.domain, self.layout, kappa, self.widths(kappa[0].dtype))
         return kappa, operator, multigrid(operator)

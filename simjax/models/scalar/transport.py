@@ -29,7 +29,7 @@ from simjax.models.axisymmetric import tapers_of, widest
 from simjax.models.conserved import MADE, at_side, inside
 from simjax.models.declaration import model
 from simjax.models.formulas import FormulaValue
-from simjax.models.scalar import axisymmetry
+from simjax.models.scalar import axisymmetric_scalar
 from simjax.models.scalar.conserved_scalar import DIGITS, INTEGRATORS, SemiImplicitScalar, Source, State, conserved_mean
 from simjax.models.sides import SCALAR_SIDES, check_sides
 from simjax.models.stretching import require_transport
@@ -79,7 +79,7 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
 
     And on an axisymmetric grid what a scalar takes there.
     """
-    yield from axisymmetry.check_configuration(config)
+    yield from axisymmetric_scalar.check_configuration(config)
     text, key = config.physics.velocity_factor, "physics.velocity_factor"
     if text is None:
         return
@@ -162,7 +162,7 @@ class Transport(SemiImplicitScalar):
     ):
         check_sides(domain, sides, SCALAR_SIDES, "Transport", axisymmetric=True)
         require_one_of("Transport.scheme", scheme, transport.SCHEMES)
-        axisymmetry.check(domain, sides, scheme)
+        axisymmetric_scalar.check(domain, sides, scheme)
         require_at_least("Transport", {"tolerance": tolerance}, strictly=True)
         self.domain = domain
         self.layout = center_layout([tuple(side.scalar_boundary() for side in pair) for pair in sides])

@@ -18,13 +18,13 @@ from simjax.models.axisymmetric import dimensions, directions, lower_radii, radi
 from simjax.models.declaration import model
 from simjax.models.measures import times_volume
 from simjax.models.sides import check_sides, velocity_layouts
-from simjax.models.waves import axisymmetry
+from simjax.models.waves import axisymmetric_waves
 from simjax.models.waves.energy import WaveEnergy
 from simjax.models.waves.pml import SOUND, AbsorbingLayer, FreeSurface, Layered, Profile, Term, mirrored_layout
 from simjax.models.waves.point_sources import PointSources, gather, locate, marks_of, per_volume, receive, spread
 from simjax.models.waves.scales import AxisScales, along, check_scales, scales_of
 from simjax.models.waves.scales import per_volume as per_volume_at
-from simjax.models.waves.setup import WaveKeys, check_waves, medium_property, points_of
+from simjax.models.waves.wave_setup import WaveKeys, check_waves, medium_property, points_of
 from simjax.ops import staggered_wave
 from simjax.ops.axisymmetric import RADIAL
 from simjax.ops.spacing import scaled
@@ -132,7 +132,7 @@ class Acoustic(Layered, SplitModel, WaveEnergy):
     def __init__(self, domain: Domain, sides: Sequence[tuple[Side, Side]], *, order: int = 2, layer_cells: int = 12):
         require_one_of("Acoustic.order", order, staggered_wave.WEIGHTS)
         check_sides(domain, sides, SOUND, "Acoustic", axisymmetric=True)
-        axisymmetry.check(domain, sides, order, "rigid")
+        axisymmetric_waves.check(domain, sides, order, "rigid")
         self.domain = domain
         self.pressure_layout = center_layout([[s.scalar_boundary() for s in pair] for pair in sides], PRESSURE.units)
         self.layouts = velocity_layouts(sides, VELOCITY.units)
@@ -451,7 +451,7 @@ class Acoustic(Layered, SplitModel, WaveEnergy):
         wrong = ~((params.speed > 0) & (params.density > 0))
         found = {"speed or density <= 0": wrong}
         if self.domain.grid.axisymmetric and params.sources is not None:
-            found |= axisymmetry.misplaced(params.sources, rings=False)
+            found |= axisymmetric_waves.misplaced(params.sources, rings=False)
         return {what: jnp.broadcast_to(where, self.domain.block_shape) for what, where in found.items()}
 
     def outputs(self):

@@ -20,7 +20,7 @@ from simjax.models.axisymmetric import dimensions, directions
 from simjax.models.declaration import model
 from simjax.models.measures import times_volume
 from simjax.models.sides import check_sides
-from simjax.models.waves import axisymmetry
+from simjax.models.waves import axisymmetric_waves
 from simjax.models.waves.curl_layers import Layer, absorbed, factor_of_curl, of_memories, read_layers
 from simjax.models.waves.energy import ENERGY
 from simjax.models.waves.light_energy import LightEnergy
@@ -29,7 +29,7 @@ from simjax.models.waves.pml import LIGHT, AbsorbingLayer, Layered, mirrored_lay
 from simjax.models.waves.point_sources import PointSources, gather, locate, marks_of, per_volume, receive, spread
 from simjax.models.waves.scales import AxisScales, along, check_scales, scales_of
 from simjax.models.waves.scales import per_volume as per_volume_at
-from simjax.models.waves.setup import WaveKeys, check_light, medium_function, points_of
+from simjax.models.waves.wave_setup import WaveKeys, check_light, medium_function, points_of
 from simjax.models.waves.yee import ELECTRIC, MAGNETIC, POLARISATIONS, Curl, layout_of, layouts_of, terms_of_curl
 from simjax.ops import staggered_wave
 from simjax.ops.axisymmetric import RADIAL
@@ -175,7 +175,7 @@ class Maxwell(LightMedium, Layered, SplitModel, LightEnergy):
             )
         require_one_of("Maxwell.order", order, staggered_wave.WEIGHTS)
         check_sides(domain, sides, LIGHT, "Maxwell", axisymmetric=True)
-        axisymmetry.check(domain, sides, order, "conductor")
+        axisymmetric_waves.check(domain, sides, order, "conductor")
         self.domain, self.polarisation, self.order, self.media = domain, polarisation, order, None
         self.along = electric.index(AXES.index(along))
         self.electric_layouts, self.magnetic_layouts = layouts_of(domain.grid, sides, electric, magnetic)
@@ -223,7 +223,7 @@ class Maxwell(LightMedium, Layered, SplitModel, LightEnergy):
         if params.sources is not None:
             layout = self.electric_layouts[self.along]
             if self.domain.grid.axisymmetric and layout.offset[RADIAL] != FACE:
-                raise ConfigurationError(f"{axisymmetry.ALONG_AXIS}.")
+                raise ConfigurationError(f"{axisymmetric_waves.ALONG_AXIS}.")
             sources = locate(self.domain, layout, params.sources)
             value = impermittivity[self.along]
             around = gather(sources, value) if value.ndim else value
@@ -248,7 +248,7 @@ class Maxwell(LightMedium, Layered, SplitModel, LightEnergy):
         # An only component goes around the axis: along r its moment has the slope.
         around = self.domain.grid.axisymmetric and len(fields) == 1
         if around:
-            fields, layouts = (*fields, axisymmetry.with_radii(self.domain, fields[0], layouts[0])), layouts * 2
+            fields, layouts = (*fields, axisymmetric_waves.with_radii(self.domain, fields[0], layouts[0])), layouts * 2
 
         def terms(*padded):
             return tuple(
@@ -263,7 +263,7 @@ class Maxwell(LightMedium, Layered, SplitModel, LightEnergy):
 
         def finished(slope: Array, axis: int) -> Array:
             slope = scaled(slope, scales[axis])
-            return axisymmetry.per_radius(self.domain, slope, layouts[0]) if around and axis == RADIAL else slope
+            return axisymmetric_waves.per_radius(self.domain, slope, layouts[0]) if around and axis == RADIAL else slope
 
         return tuple(
             tuple(finished(slope, axis) for slope, (axis, _, _) in zip(slopes, curl, strict=True))
@@ -278,7 +278,7 @@ class Maxwell(LightMedium, Layered, SplitModel, LightEnergy):
         areas = 1 / per_volume_at(scales, layout.offset)
         if rings or not self.domain.grid.axisymmetric:
             return areas
-        return areas * axisymmetry.lengths(self.domain, layout, dtype)
+        return areas * axisymmetric_waves.lengths(self.domain, layout, dtype)
 
     def kick(self, t, dt, state, params, prepared):
         after, lines = self._accelerated(t, dt, state, params, prepared)
@@ -365,7 +365,9 @@ class Maxwell(LightMedium, Layered, SplitModel, LightEnergy):
         slowness = jnp.sqrt(self.domain.min(permittivity) * self.domain.min(permeability))
         if self.domain.grid.axisymmetric:
             axial, layout = self.polarisation == "te", self.medium_layout
-            return 2 * slowness / jnp.sqrt(axisymmetry.stiffest_square(self.domain, layout, axial, slowness.dtype))
+            return (
+                2 * slowness / jnp.sqrt(axisymmetric_waves.stiffest_square(self.domain, layout, axial, slowness.dtype))
+            )
         if self.domain.grid.stretched:
             return 2 * slowness / jnp.sqrt(self.domain.max(self._stiffest_square(slowness.dtype)))
         steepest = math.sqrt(sum(1 / h**2 for h in self.domain.grid.spacing))
@@ -448,7 +450,7 @@ class Maxwell(LightMedium, Layered, SplitModel, LightEnergy):
         permittivity, permeability = map(least, (averaged.permittivity, averaged.permeability))
         found = {"permittivity or permeability <= 0": ~((permittivity > 0) & (permeability > 0))}
         if self.domain.grid.axisymmetric and params.sources is not None:
-            found |= axisymmetry.misplaced(params.sources, rings=self.polarisation == "tm")
+            found |= axisymmetric_waves.misplaced(params.sources, rings=self.polarisation == "tm")
         return {what: jnp.broadcast_to(where, self.domain.block_shape) for what, where in found.items()}
 
     def outputs(self):

@@ -9,11 +9,11 @@ import jax.numpy as jnp
 from jax import Array
 
 from simjax.core.boundary import FieldLayout
-from simjax.models.waves import surfaces
+from simjax.models.waves import wave_surfaces
 from simjax.models.waves.yee import POLARISATIONS
 from simjax.ops import staggered_wave
 
-Property = Array | tuple[Array, ...] | surfaces.Function
+Property = Array | tuple[Array, ...] | wave_surfaces.Function
 """A number, a value for each cell, an array for each component of the field, or a function of place."""
 
 
@@ -45,10 +45,14 @@ class LightMedium(eqx.Module):
         for name, places in components.items():
             given: Any = getattr(params, name)
             if callable(given):
-                found[name] = tuple(surfaces.effective(self.domain, layout, axis, given) for layout, axis in places)
+                found[name] = tuple(
+                    wave_surfaces.effective(self.domain, layout, axis, given) for layout, axis in places
+                )
         given = params.conductivity
         if callable(given):
-            found["conductivity"] = tuple(surfaces.mean(self.domain, layout, given) for layout in self.electric_layouts)
+            found["conductivity"] = tuple(
+                wave_surfaces.mean(self.domain, layout, given) for layout in self.electric_layouts
+            )
         return found
 
     def constant_parts(self, params):

@@ -11,7 +11,7 @@ import pytest
 from simjax.core.domain import Domain
 from simjax.models.molecular.bonds import Bending, HarmonicAngle, HarmonicCosine
 from simjax.models.molecular.many_body import StillingerWeber, StillingerWeberParams
-from simjax.models.molecular.parts import ANGLES
+from simjax.models.molecular.part_registry import ANGLES
 from simjax.particles.cells import Cells, cells_for, pack, unpack
 from simjax.particles.pairs import Pairs
 

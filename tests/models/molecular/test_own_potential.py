@@ -11,7 +11,7 @@ import simjax as sj
 from simjax import run
 from simjax.config import load_config
 from simjax.errors import ConfigurationError
-from simjax.models.molecular.parts import POTENTIALS
+from simjax.models.molecular.part_registry import POTENTIALS
 
 PAGE = (ROOT / "docs" / "molecular-dynamics.md").read_text(encoding="utf-8")
 FILE, SCRIPT = [block for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if "my_forces" in block]

@@ -11,8 +11,8 @@ from simjax.config import load_config
 from simjax.driver.build import named_values
 from simjax.errors import ConfigurationError
 from simjax.models.molecular.langevin import Brownian
+from simjax.models.molecular.molecular_setup import build_dynamics, build_potential
 from simjax.models.molecular.pair_potentials import LennardJones
-from simjax.models.molecular.setup import build_dynamics, build_potential
 from simjax.models.placement import place
 
 MIXED = ["particles.fractions=[0.8,0.2]"]

@@ -15,9 +15,9 @@ import simjax as sj
 from simjax.core.boundary import SlipWall
 from simjax.core.mappings import lines
 from simjax.driver.build import PARTS
-from simjax.driver.compiled_fields import CompiledFieldRun
-from simjax.models.waves import surfaces
-from simjax.models.waves.surfaces import LATTICES
+from simjax.driver.programs_of_fields import CompiledFieldRun
+from simjax.models.waves import wave_surfaces
+from simjax.models.waves.wave_surfaces import LATTICES
 
 CONDUCTOR = (SlipWall(), SlipWall())
 ONE = jnp.asarray(1.0)
@@ -47,7 +47,7 @@ def averaged(model, permittivity):
 
 @eqx.filter_jit
 def mean(model, layout, of):
-    return surfaces.mean(model.domain, layout, of)
+    return wave_surfaces.mean(model.domain, layout, of)
 
 
 @pytest.mark.parametrize(

@@ -23,10 +23,10 @@ from simjax.models.molecular.charge_setup import (
     check_charges,
     check_neutral,
 )
-from simjax.models.molecular.file_setup import start_from_file
 from simjax.models.molecular.interaction import Interaction
+from simjax.models.molecular.molecules_of_file import start_from_file
 from simjax.models.molecular.pair_potentials import ENDINGS, PairPotential
-from simjax.models.molecular.parts import ANGLES, BONDS, POTENTIALS, THERMOSTATS
+from simjax.models.molecular.part_registry import ANGLES, BONDS, POTENTIALS, THERMOSTATS
 from simjax.models.molecular.velocity_verlet import Dynamics, VelocityVerlet, fixed_momenta
 from simjax.models.particle_model import ParticleFamily, particle_model, standard_normals
 from simjax.models.placement import Start, place

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from simjax.driver.build import build_model, coefficient_fields, exact_solution
-from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
+from simjax.driver.programs_of_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
 from simjax.grid import AXES, CENTER
 from simjax.models.formulas import FormulaValue
 from simjax.parallel import on_first_device

@@ -13,10 +13,10 @@ import numpy as np
 from jax import Array
 from jax.sharding import PartitionSpec
 
-from simjax.config.stretching import parameters_of_grid
+from simjax.config.read_stretched_grid import parameters_of_grid
 from simjax.driver.differentiable_run import DifferentiableRun, Guess
 from simjax.errors import ConfigurationError
-from simjax.inverse.instruments import Instrument, Measured, instruments_of
+from simjax.inverse.problem_instruments import Instrument, Measured, instruments_of
 from simjax.inverse.shooting import MultipleShooting
 from simjax.parallel import place, shardings
 from simjax.schema.config import Config

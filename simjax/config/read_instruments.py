@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from simjax.config.along_bodies import read_along_bodies
-from simjax.config.balances import check_balance, read_quantities
-from simjax.config.instruments_of_several import check_fields, read_pairs_apart, read_surface
 from simjax.config.observations import check_inside, check_periodic, check_uniform, kind_of, read_along
 from simjax.config.particle_instruments import read_of_particles, read_on_mesh
+from simjax.config.read_along_bodies import read_along_bodies
+from simjax.config.read_balances import check_balance, read_quantities
+from simjax.config.read_instruments_of_several import check_fields, read_pairs_apart, read_surface
 from simjax.config.sections import Context
 from simjax.schema.config import NAME, GridConfig, TimeConfig
 from simjax.schema.errors import ConfigErrors, closest, join

@@ -16,7 +16,7 @@ from jax.sharding import PartitionSpec
 from simjax.core.domain import Domain
 from simjax.core.model import Measure, Model, Output
 from simjax.core.tendency import call_own
-from simjax.driver import memory
+from simjax.driver import program_memory
 from simjax.driver.build import integrator_of, named_values
 from simjax.driver.used_names import used_names
 from simjax.errors import ConfigurationError
@@ -81,7 +81,7 @@ class CompiledRun(abc.ABC):
         self.members = config.ensemble.size if config.ensemble.several else None
         self._axis = ENSEMBLE if self.mesh is not None and ENSEMBLE in self.mesh.shape else None
         self._one = self._member_specs(PartitionSpec())
-        self.available_memory = None if absent else memory.usable_memory(config)  # absent devices do not tell
+        self.available_memory = None if absent else program_memory.usable_memory(config)  # absent devices do not tell
         self.counted_from = np.zeros(self.members or 1, np.int32)  # the frame from which a member's statistics count
         self._observe: Callable | None = None
         self._limits: Callable | None = None
@@ -308,7 +308,7 @@ class CompiledRun(abc.ABC):
         batch = self.config.ensemble.batch
         if self.members is None or batch is not None:
             return make(batch or 1)
-        return memory.MemberProgram(make, self.local_members, self._room_for_members)
+        return program_memory.MemberProgram(make, self.local_members, self._room_for_members)
 
     # ------------------------------------------------------------------ memory
 
@@ -326,30 +326,30 @@ class CompiledRun(abc.ABC):
         """Bytes that a program over members may fill, beside frames on their way to the disk."""
         if self.available_memory is None:
             return None
-        return int(memory.FILLED * self.available_memory) - self.frame_bytes()
+        return int(program_memory.FILLED * self.available_memory) - self.frame_bytes()
 
     def frame_bytes(self) -> int:
         """Bytes on each device of the frames that are on their way to the disk."""
         parts = 1 if self.mesh is None else self.mesh.size
         frame = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(self.observed_shapes()))
-        return memory.FRAMES * frame // parts
+        return program_memory.FRAMES * frame // parts
 
     def require_least_memory(self, frames: int = 0) -> None:
         """Raises ResourceError where not even the state and `frames` bytes fit, before anything is compiled or put on
         a device."""
-        least = memory.least_memory(self.state_bytes(), self.local_members, donated=not self.regrows)
+        least = program_memory.least_memory(self.state_bytes(), self.local_members, donated=not self.regrows)
         dataclasses.replace(least, frames=frames).require(self.available_memory, self._memory_advice)
 
-    def require_memory(self, program: Callable, state, clock, *until) -> memory.RunMemory | None:
+    def require_memory(self, program: Callable, state, clock, *until) -> program_memory.RunMemory | None:
         """The memory that the run needs, of which `program` is what advances the state; both are compiled here.
 
         Raises:
             ResourceError: it is more than there is.
         """
         given = self.values, self.files, state, clock
-        look = memory.memory_of(self.observe(), *given, jnp.zeros((), self.dtype))
-        step = memory.memory_of(program, *given, *until)
-        found = memory.run_memory(step, look, cut=self.mesh is not None)
+        look = program_memory.memory_of(self.observe(), *given, jnp.zeros((), self.dtype))
+        step = program_memory.memory_of(program, *given, *until)
+        found = program_memory.run_memory(step, look, cut=self.mesh is not None)
         if found is not None:
             found.require(self.available_memory, self._memory_advice)
         return found

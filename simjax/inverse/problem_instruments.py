@@ -15,8 +15,8 @@ from jax.sharding import PartitionSpec
 from simjax.arguments import taken_over
 from simjax.config.structure import frozen
 from simjax.core.domain import Domain
-from simjax.driver.compiled_instruments import reading_of
 from simjax.driver.differentiable_run import DifferentiableRun
+from simjax.driver.programs_of_instruments import reading_of
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, Grid
 from simjax.instruments.operators import (
@@ -30,7 +30,7 @@ from simjax.instruments.operators import (
 )
 from simjax.instruments.particle_operators import EveryParticle, RadialDistribution
 from simjax.inverse.measured import compare
-from simjax.inverse.methods.checks import require_positive
+from simjax.inverse.methods.argument_checks import require_positive
 from simjax.inverse.methods.noise import GaussianNoise, HuberNoise, StudentNoise
 from simjax.inverse.methods.sensors import read_sensors
 from simjax.schema.errors import closest

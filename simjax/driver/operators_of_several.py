@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from simjax.core.model import Output
-from simjax.driver.compiled_run import CompiledFieldRun
+from simjax.driver.programs_of_run import CompiledFieldRun
 from simjax.grid import AXES, Grid
 from simjax.instruments.operators import Instrumental
 from simjax.instruments.surfaces import SurfaceIntegral, faces_of_box, plane

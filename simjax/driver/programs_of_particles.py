@@ -15,7 +15,7 @@ from jax.sharding import PartitionSpec
 
 from simjax.config.structure import frozen, structure_of
 from simjax.driver.build import not_a_field
-from simjax.driver.compiled import CompiledRun
+from simjax.driver.programs import CompiledRun
 from simjax.driver.shared_programs import share
 from simjax.errors import NumericalError
 from simjax.grid import AXES, Grid

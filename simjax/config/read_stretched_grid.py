@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simjax.config.axisymmetric import check_axisymmetric
+from simjax.config.read_axisymmetric_grid import check_axisymmetric
 from simjax.config.sections import find_input
 from simjax.errors import ConfigurationError, SimjaxError
 from simjax.models.registry import MODELS

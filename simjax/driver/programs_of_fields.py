@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 
-from simjax.config.stretching import grid_of
+from simjax.config.read_stretched_grid import grid_of
 from simjax.config.structure import frozen, structure_of
 from simjax.core.domain import Domain
 from simjax.core.mappings import traced_lines
@@ -28,8 +28,8 @@ from simjax.driver.build import (
     initial_state,
     not_a_field,
 )
-from simjax.driver.compiled import SECTIONS, CompiledRun
 from simjax.driver.constant_parts import ConstantParts, form_parts, parts_on_devices
+from simjax.driver.programs import SECTIONS, CompiledRun
 from simjax.driver.shared_programs import share
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from simjax.grid import AXES
-from simjax.models.gas.axisymmetry import refusals
+from simjax.models.gas.axisymmetric_gas import refusals
 from simjax.ops.reconstruction import INTERPOLATIONS
 
 

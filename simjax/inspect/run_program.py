@@ -16,15 +16,15 @@ import jax.numpy as jnp
 from jax.experimental import topologies
 
 from simjax.driver.build import plan_frames
-from simjax.driver.compiled_run import CompiledRun, compiled_run
 from simjax.driver.environment import set_up_jax
+from simjax.driver.programs_of_run import CompiledRun, compiled_run
 from simjax.errors import ConfigurationError, ResourceError
 from simjax.grid import AXES
-from simjax.inspect.estimate import Estimator
 from simjax.inspect.hlo import parse
 from simjax.inspect.inspection import Inspection, Memory
 from simjax.inspect.links import Switch, Torus
 from simjax.inspect.target import Target
+from simjax.inspect.time_estimate import Estimator
 from simjax.jaxpr.platform import tracing_for
 from simjax.schema.config import Config
 from simjax.schema.devices import MeshConfig

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import jax.numpy as jnp
 import numpy as np
 
-from simjax.driver.compiled_run import CompiledParticleRun, CompiledRun
+from simjax.driver.programs_of_run import CompiledParticleRun, CompiledRun
 from simjax.models.capacities import bounds_of
 from simjax.report.check import ROUNDING, Check
 from simjax.schema.config import Config

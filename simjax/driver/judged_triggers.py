@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from simjax.driver.build import Plan
-from simjax.driver.compiled_fields import STEPS
-from simjax.driver.compiled_run import CompiledRun
 from simjax.driver.frame_files import on_host, open_writer
+from simjax.driver.member_statistics import NEVER
+from simjax.driver.programs_of_fields import STEPS
+from simjax.driver.programs_of_run import CompiledRun
 from simjax.driver.provenance import require_frames
-from simjax.driver.statistics import NEVER
 from simjax.errors import ConfigurationError
 from simjax.io.frame_layout import NO_NUMBERS, MemberNumbers, written_times
 from simjax.io.frame_output import FrameWriter

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from simjax.core.model import Output
-from simjax.driver.compiled_run import CompiledFieldRun
+from simjax.driver.programs_of_run import CompiledFieldRun
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.instruments.body_surface import BodySurface, SurfacePoints, nearest_points, rays_around

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from simjax.config.instruments import MOST_SAMPLES, read_every
+from simjax.config.read_instruments import MOST_SAMPLES, read_every
 from simjax.config.sections import Context
 from simjax.schema.config import NAME, GridConfig, TimeConfig
 from simjax.schema.errors import join

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from simjax.driver.compiled import CompiledRun
-from simjax.driver.compiled_fields import CompiledFieldRun
-from simjax.driver.compiled_particles import CompiledParticleRun
+from simjax.driver.programs import CompiledRun
+from simjax.driver.programs_of_fields import CompiledFieldRun
+from simjax.driver.programs_of_particles import CompiledParticleRun
 from simjax.schema.config import Config
 
 __all__ = ["CompiledFieldRun", "CompiledParticleRun", "CompiledRun", "compiled_run"]

@@ -13,12 +13,12 @@ import numpy as np
 from jax.sharding import PartitionSpec
 
 from simjax.core.model import Output
-from simjax.driver.along_bodies import along_bodies
 from simjax.driver.build import Plan
-from simjax.driver.compiled_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
-from simjax.driver.compiled_statistics import CompiledStatistics
 from simjax.driver.instrument import Instrument
-from simjax.driver.instruments_of_several import of_several
+from simjax.driver.operators_along_bodies import along_bodies
+from simjax.driver.operators_of_several import of_several
+from simjax.driver.programs_of_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
+from simjax.driver.programs_of_statistics import CompiledStatistics
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.instruments.distributions import Histogram, VectorSpectrum

@@ -12,11 +12,11 @@ from jax.sharding import PartitionSpec
 from simjax.config.structure import frozen
 from simjax.core.domain import Domain
 from simjax.driver.shared_programs import share
+from simjax.inverse.experiment_run import Experiment, Physical
 from simjax.inverse.methods.least_squares import Evaluation
 from simjax.inverse.methods.priors import Prior
 from simjax.inverse.methods.transforms import Transform
 from simjax.inverse.modules import Modules
-from simjax.inverse.run import Experiment, Physical
 from simjax.parallel import ENSEMBLE, distribute, prepend_axis
 from simjax.status import OK
 

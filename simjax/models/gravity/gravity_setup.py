@@ -14,7 +14,6 @@ import numpy as np
 from simjax.grid import Grid
 from simjax.models.capacities import Capacities, capacities_in, capacities_of_pairs, multiple, steps_in
 from simjax.models.gravity.cosmology import FlatLambdaCDM
-from simjax.models.gravity.file_setup import start_from_file
 from simjax.models.gravity.force_solvers import (
     DirectSummation,
     GravitySolver,
@@ -23,6 +22,7 @@ from simjax.models.gravity.force_solvers import (
     PeriodicGravity,
 )
 from simjax.models.gravity.gravity import Gravity, conserved_names
+from simjax.models.gravity.masses_of_file import start_from_file
 from simjax.models.particle_model import ParticleFamily, particle_model, standard_normals
 from simjax.models.placement import Start, evenly, require_room
 from simjax.particles.cells import Cells, cells_for

@@ -15,8 +15,8 @@ from jax.sharding import PartitionSpec
 from simjax.core.domain import Domain
 from simjax.core.model import Output
 from simjax.driver.build import Plan
-from simjax.driver.compiled_run import CompiledFieldRun, CompiledRun
 from simjax.driver.instrument import Instrument
+from simjax.driver.programs_of_run import CompiledFieldRun, CompiledRun
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER
 from simjax.instruments.operators import Diagnostic

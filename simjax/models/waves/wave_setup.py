@@ -16,7 +16,7 @@ from simjax.grid import AXES
 from simjax.io.memory import require_memory_for_text
 from simjax.models.declaration import Setup
 from simjax.models.formulas import FormulaValue, Values
-from simjax.models.waves import axisymmetry
+from simjax.models.waves import axisymmetric_waves
 from simjax.models.waves.point_sources import SampledSignal
 from simjax.schema.errors import ConfigErrors, unended
 from simjax.schema.formula import Formula
@@ -136,7 +136,7 @@ def check_waves(config: Any, wall: str = "rigid", rings: bool = False) -> Iterat
             use = f"use more than {needed} cells or a smaller physics.layer_cells"
             yield "physics.layer_cells", f"physics.layer_cells = {physics.layer_cells}: {found}; {use}"
     if grid.axisymmetric:
-        yield from axisymmetry.check_configuration(config, wall, rings)
+        yield from axisymmetric_waves.check_configuration(config, wall, rings)
     for number, source in enumerate(physics.sources):
         path = f"physics.sources[{number}]"
         yield from _check_position(f"{path}.position", source.position, grid)
@@ -156,7 +156,7 @@ def check_light(components: tuple[str, ...]) -> Callable[[Any], Iterator[tuple[s
         yield from check_waves(config, "conductor", rings=components == ("z",))
         along = config.physics.along
         if config.grid.axisymmetric and along == "x" and config.physics.sources:
-            yield "physics.along", axisymmetry.ALONG_AXIS
+            yield "physics.along", axisymmetric_waves.ALONG_AXIS
         if along is not None and along not in components:
             yield "physics.along", f"physics.along = {along!r}: expected one of {', '.join(components)}"
 

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from simjax.driver.compiled_run import CompiledFieldRun, CompiledRun
+from simjax.driver.programs_of_run import CompiledFieldRun, CompiledRun
 from simjax.io.statistic_variables import COUNTED, QUANTILE, statistic_name
 from simjax.parallel import whole
 from simjax.schema.statistics import QUANTILES
