@@ -31,7 +31,7 @@ def component_modes(domain: Domain, layout: FieldLayout, dtype) -> tuple[Modes |
 def _found(
     cells: tuple[float, ...], on_faces: bool, periodic: bool, held: tuple[bool, ...]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Vectors and rates of `solvers.modes.Modes`, with the volumes of `models.flow.axisymmetric_flow.volumes_around`."""
+    """Vectors and rates of `solvers.modes.Modes`, with the volumes of `axisymmetric_flow.volumes_around`."""
     n, mean = len(cells), float(np.mean(cells))
     widths = np.asarray(cells) / mean
     before = np.roll(widths, 1)
