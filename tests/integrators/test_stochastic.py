@@ -217,8 +217,10 @@ def test_the_table_is_that_of_diffrax():
 
 # ---------------------------------------------------------------------- layouts, restart, gradients
 
+QUICK_PLANS = (EULER, "two_level"), (SHARK, "every_stage")
 
-@pytest.mark.parametrize("mesh", [{"x": 2, "y": 4}, {"x": 4, "y": 2}])
+
+@pytest.mark.parametrize("mesh", [{"x": 2, "y": 4}, pytest.param({"x": 4, "y": 2}, marks=pytest.mark.slow)])
 def test_the_noise_is_the_same_on_any_decomposition(mesh):
     grid = sj.Grid((16, 8))
     devices = sj.make_mesh(mesh)
@@ -252,8 +254,14 @@ def test_a_run_cut_at_a_frame_goes_on_bit_for_bit():
         assert np.std(np.asarray(whole.state["u"])) > 0.1
 
 
-@pytest.mark.parametrize("checkpoint", ["none", "every_stage", "two_level", sj.Binomial(2)])
-@pytest.mark.parametrize("scheme", [EULER, SHARK])
+@pytest.mark.parametrize(
+    ("scheme", "checkpoint"),
+    [
+        pytest.param(scheme, plan, marks=() if (scheme, plan) in QUICK_PLANS else pytest.mark.slow)
+        for scheme in (EULER, SHARK)
+        for plan in ("none", "every_stage", "two_level", sj.Binomial(2))
+    ],
+)
 def test_gradients_are_those_of_the_path(scheme, checkpoint):
     model, start = on_grid(NoisyAllenCahn, 16, seed=1), jnp.cos(jnp.arange(16.0))
     schedule = sj.Schedule(0.1, dt=0.02)
