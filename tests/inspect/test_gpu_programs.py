@@ -87,9 +87,9 @@ from simjax.inspect.hlo import parse
 from simjax.inspect.target import Target
 
 target = Target.read("h100:1")
-config = compiled.with_mesh(load_config("kolmogorov", sys.argv[1:]), target)
-compiled.set_up_for(config, target)
-program = parse(compiled.compile_for(config, target).text)
+config = run_program.with_mesh(load_config("kolmogorov", sys.argv[1:]), target)
+run_program.set_up_for(config, target)
+program = parse(run_program.compile_for(config, target).text)
 entry = program[program.entry]
 (loop,) = (line for line in entry.instructions if line.op == "while")
 within = [program[loop.called("body")], program[loop.called("condition")]]
