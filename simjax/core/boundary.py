@@ -210,7 +210,7 @@ class Side(eqx.Module):
     solid: ClassVar[bool] = False
     """Whether it is a wall, which pictures draw as one."""
     passable: ClassVar[bool] = False
-    """Whether fluid or waves come in or leave through it; files for training call such sides open."""
+    """Tell whether fluid or waves come in or leave through it; files for training call such sides open."""
 
     @abc.abstractmethod
     def velocity_boundary(self, component: int, axis: int) -> Boundary:

@@ -52,11 +52,11 @@ class CompiledRun(abc.ABC):
     smaller: str
     """Advice that makes a member's state smaller."""
     content: str
-    """What it advances."""
+    """Noun for the things that it advances, such as cells or particles."""
     units: tuple[str, str]
-    """What `size` counts, and units of the speed of a run."""
+    """Things that `size` counts, and units of the speed of a run."""
     advice: str
-    """What a user may try where a run fails."""
+    """Advice to a user whose run fails."""
     measures: Mapping[str, Measure]
     """Units and meanings of its diagnostics, those first that are shown first."""
     regrows = False

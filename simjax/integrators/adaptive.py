@@ -4,12 +4,12 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import diffrax
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 
 from simjax.errors import ConfigurationError
+from simjax.integrators import diffrax_tables
 from simjax.integrators.implicit import DiagonallyImplicit
 from simjax.integrators.integrator import ErrorControlled
 from simjax.integrators.runge_kutta import RungeKutta, weighted
@@ -126,11 +126,11 @@ def _with_diagonal(table: Any) -> tuple[Row, ...]:
 
 
 SCHEMES: dict[str, Callable[[], ErrorControlled]] = {
-    "tsit5": lambda: _embedded(5, diffrax.Tsit5.tableau),
-    "bosh3": lambda: _embedded(3, diffrax.Bosh3.tableau),
-    "dopri8": lambda: _embedded(8, diffrax.Dopri8.tableau),
-    "kvaerno5": lambda: _implicit(5, diffrax.Kvaerno5.tableau),
-    "kencarp4": lambda: _additive(4, diffrax.KenCarp4.tableau),
+    "tsit5": lambda: _embedded(5, diffrax_tables.TSIT5),
+    "bosh3": lambda: _embedded(3, diffrax_tables.BOSH3),
+    "dopri8": lambda: _embedded(8, diffrax_tables.DOPRI8),
+    "kvaerno5": lambda: _implicit(5, diffrax_tables.KVAERNO5),
+    "kencarp4": lambda: _additive(4, diffrax_tables.KENCARP4),
 }
 """tsit5: Tsitouras (2011); bosh3: Bogacki and Shampine (1989); dopri8: Prince and Dormand (1981); kencarp4: Kennedy and
 Carpenter (2003); kvaerno5: Kvaerno (2004)."""

@@ -27,7 +27,7 @@ from simjax.jaxpr.stages import stage as kept_stage
 
 Row = tuple[float, ...]
 Kick = tuple[Array, Array] | None
-"""Of one field g W and g H, g its amplitude; None where it has no noise."""
+"""Increments g W and g H of a field, g its amplitude; None where it has no noise."""
 
 
 class Stochastic(Integrator):
@@ -189,9 +189,9 @@ def _additive(order: int, strong_order: float, table: Any) -> Stochastic:
 
 
 def _shark() -> Stochastic:
-    import diffrax
+    from simjax.integrators import diffrax_tables
 
-    return _additive(2, 1.5, diffrax.ShARK.tableau)
+    return _additive(2, 1.5, diffrax_tables.SHARK)
 
 
 SCHEMES: dict[str, Callable[[], Stochastic]] = {"euler_maruyama": _euler_maruyama, "shark": _shark}

@@ -79,7 +79,7 @@ PACKAGES = {
     "jax.experimental.pallas": ("stencil.kernels",),
     "optax": ("inverse", "learning"),  # both minimise: one a misfit of measurements, one errors of batches
     "flax": ("learning.flax_module",),
-    "diffrax": ("integrators.adaptive", "integrators.stochastic"),
+    "diffrax": ("integrators.diffrax_tables",),
     "h5py": ("io",),
     "xarray": ("io", "report"),
     "orbax": ("io",),
