@@ -20,8 +20,8 @@ from simjax.core.boundary import PeriodicSide
 from simjax.core.domain import Domain
 from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
+from simjax.models.flow.bodies.solids import Solid
 from simjax.models.flow.incompressible import Incompressible, Params
-from simjax.models.flow.solids import Solid
 from simjax.solvers.multigrid import multigrid
 from simjax.stepping.simulate import Schedule, simulate
 

@@ -17,7 +17,7 @@ from benchmarks.cases import Case, ConcatenatingDomain, kolmogorov
 from benchmarks.gas import SCHEMES, sheared_gas
 from benchmarks.measure import compile_timed, environment, rounded, summary, time_alternately
 from simjax.core.domain import Domain
-from simjax.driver.environment import keep_loops_threaded
+from simjax.driver.start.environment import keep_loops_threaded
 from simjax.grid import Grid
 from simjax.stencil.materialise import stored
 

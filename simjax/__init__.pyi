@@ -4,7 +4,7 @@
 from simjax.driver.simulation import Simulation as Simulation
 from simjax.driver.configured import load as load, configure as configure
 from simjax.driver.result import Result as Result
-from simjax.driver.goodput import Goodput as Goodput, goodput as goodput
+from simjax.driver.loop.goodput import Goodput as Goodput, goodput as goodput
 from simjax.report.picture import Picture as Picture
 from simjax.driver.differentiable import RunFunction as RunFunction
 from simjax.io.read import open_run as open_run, open_output as open_output, check_files as check_files
@@ -46,9 +46,9 @@ from simjax.core.boundary import (
     face_layout as face_layout,
 )
 from simjax.models.robin import Robin as Robin, ExchangeSide as ExchangeSide
-from simjax.models.flow.openings import OpenSide as OpenSide
-from simjax.models.flow.turbulent_inflow import TurbulentInflow as TurbulentInflow
-from simjax.models.flow.wall_model import WallModel as WallModel
+from simjax.models.flow.sides.openings import OpenSide as OpenSide
+from simjax.models.flow.sides.turbulent_inflow import TurbulentInflow as TurbulentInflow
+from simjax.models.flow.sides.wall_model import WallModel as WallModel
 from simjax.models.gas.boundaries import GasInflow as GasInflow, GasOutflow as GasOutflow, GasWall as GasWall
 from simjax.models.waves.pml import AbsorbingSide as AbsorbingSide, FreeSurface as FreeSurface
 from simjax.core.domain import Domain as Domain
@@ -76,7 +76,7 @@ from simjax.models.cell_centred import CenteredModel as CenteredModel
 from simjax.models.spectral.base import SpectralModel as SpectralModel
 from simjax.models.declaration import model as model, Setup as Setup
 from simjax.schema.sides import side as side
-from simjax.driver.build import register as register
+from simjax.driver.start.build import register as register
 from simjax.schema.model_schema import FieldSchema as FieldSchema
 from simjax.schema.kinds import (
     key as key,
@@ -95,14 +95,14 @@ from simjax.models.scalar.advection_diffusion import AdvectionDiffusion as Advec
 from simjax.models.scalar.transport import Transport as Transport
 from simjax.models.scalar.burgers import Burgers as Burgers
 from simjax.models.flow.incompressible import Incompressible as Incompressible
-from simjax.models.flow.solids import Solid as Solid
-from simjax.models.flow.free_body import body_params as body_params
+from simjax.models.flow.bodies.solids import Solid as Solid
+from simjax.models.flow.bodies.free_body import body_params as body_params
 from simjax.instruments.body_surface import nearest_points as nearest_points, rays_around as rays_around
-from simjax.models.flow.solid_scalars import SolidSurface as SolidSurface
+from simjax.models.flow.bodies.solid_scalars import SolidSurface as SolidSurface
 from simjax.models.flow.passive_scalar import PassiveScalar as PassiveScalar
 from simjax.models.flow.boussinesq import Boussinesq as Boussinesq
-from simjax.models.flow.vorticity import Vorticity as Vorticity
-from simjax.models.flow.spectral_velocity import SpectralVelocity as SpectralVelocity
+from simjax.models.flow.fourier.vorticity import Vorticity as Vorticity
+from simjax.models.flow.fourier.spectral_velocity import SpectralVelocity as SpectralVelocity
 from simjax.models.gas.compressible import Compressible as Compressible
 from simjax.ops.gas import GasScheme as GasScheme
 from simjax.models.waves.acoustic import Acoustic as Acoustic

@@ -80,7 +80,7 @@ def _main(options: argparse.Namespace) -> int:
 
     if options.multirun:
         return run_all(options.overrides, options.config_dir, options.config_name)
-    from simjax.driver.environment import process_start
+    from simjax.driver.start.environment import process_start
 
     launched = process_start()
     if earlier is None:

@@ -60,8 +60,8 @@ def simjax_finite_volume(shape, physics, steps: int, plan: str):
 def simjax_spectral(shape, physics, steps: int, plan: str):
     from benchmarks.cases import kolmogorov_box
     from simjax.integrators.table import INTEGRATORS
-    from simjax.models.flow.fourier_flow import Params
-    from simjax.models.flow.vorticity import Vorticity
+    from simjax.models.flow.fourier.fourier_flow import Params
+    from simjax.models.flow.fourier.vorticity import Vorticity
     from simjax.stepping.simulate import Schedule, simulate
 
     model, dt = Vorticity(kolmogorov_box(shape)), physics["dt"]

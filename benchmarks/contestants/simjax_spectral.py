@@ -13,8 +13,8 @@ from benchmarks.contestants.simjax_loop import in_a_run, mesh_of
 from simjax.core.domain import Domain
 from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
-from simjax.models.flow.fourier_flow import Params
-from simjax.models.flow.vorticity import Vorticity
+from simjax.models.flow.fourier.fourier_flow import Params
+from simjax.models.flow.fourier.vorticity import Vorticity
 from simjax.models.spectral.nonlinear_waves import KuramotoSivashinsky
 from simjax.models.spectral.patterns import GrayScott
 from simjax.parallel import decompose, distribute

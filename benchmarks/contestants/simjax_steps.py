@@ -13,7 +13,7 @@ from benchmarks.cases import advected_scalar, unit_box
 from benchmarks.contest import Program, serve
 from benchmarks.contestants.simjax_loop import in_a_run
 from benchmarks.waves import LEAPFROG, wave
-from simjax.driver.environment import keep_loops_threaded
+from simjax.driver.start.environment import keep_loops_threaded
 from simjax.integrators.runge_kutta import INTEGRATORS
 
 

@@ -154,8 +154,8 @@ def configured(experiment: str, overrides: Callable[[int], Sequence[str]]) -> Ca
 
         import simjax as sj
         from benchmarks.contest import compiled
-        from simjax.driver.build import plan_frames
-        from simjax.driver.programs_of_run import compiled_run
+        from simjax.driver.programs.programs_of_run import compiled_run
+        from simjax.driver.start.build import plan_frames
         from simjax.status import OK, reasons
 
         config = sj.load(experiment, list(overrides(size.cells))).config

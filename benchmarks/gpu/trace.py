@@ -19,7 +19,7 @@ def traced(call: Callable[[], Any], steps: int) -> dict[str, Any]:
     """Launches of a step, their milliseconds, and the dearest of them; `not_traced` tells why there is none of it."""
     import jax
 
-    from simjax.driver.profile import events_of
+    from simjax.driver.loop.profile import events_of
 
     options: Any = jax.profiler.ProfileOptions()
     options.python_tracer_level = 0

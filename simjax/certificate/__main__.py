@@ -45,7 +45,7 @@ def _main(options: argparse.Namespace) -> int:
     if options.help:
         print(HELP)
         return 0
-    from simjax.driver.environment import join_processes
+    from simjax.driver.start.environment import join_processes
 
     config = configured(options.overrides, options.config_dir, USAGE)
     group = join_processes(config)

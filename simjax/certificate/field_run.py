@@ -26,9 +26,9 @@ from simjax.certificate.moved_shapes import (
 from simjax.certificate.short_run import FRAMES, ShortRun, bounded, simplified
 from simjax.config.read_stretched_grid import grid_of
 from simjax.core.domain import Domain
-from simjax.driver.build import NOISE_MEMBER, NOISE_SEED
 from simjax.driver.differentiable_run import DifferentiableRun
-from simjax.driver.programs import SECTIONS
+from simjax.driver.programs.compiled_run import SECTIONS
+from simjax.driver.start.build import NOISE_MEMBER, NOISE_SEED
 from simjax.grid import CENTER
 from simjax.parallel import distribute
 from simjax.schema.config import DEFAULT_COURANT, Config

@@ -10,7 +10,7 @@ from simjax.certificate.certificate import Objective
 from simjax.certificate.inverse_loss import inverse_objective
 from simjax.certificate.meshes import DEVICES
 from simjax.certificate.run_objective import run_objective
-from simjax.driver.environment import set_up_jax
+from simjax.driver.start.environment import set_up_jax
 from simjax.errors import ConfigurationError, ResourceError
 from simjax.inverse.problem import InverseProblem
 from simjax.schema.config import Config

@@ -8,8 +8,8 @@ from typing import Any
 
 from simjax.config.own_models import declare_class
 from simjax.core.model import GridModel
-from simjax.driver.python_values import PythonSections, stand_in, written_below
 from simjax.driver.simulation import Simulation
+from simjax.driver.start.python_values import PythonSections, stand_in, written_below
 from simjax.errors import ConfigurationError
 from simjax.models.registry import MODELS
 from simjax.schema.errors import closest

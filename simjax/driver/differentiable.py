@@ -13,8 +13,8 @@ from jax.sharding import PartitionSpec
 
 from simjax.arguments import taken_over
 from simjax.driver.differentiable_run import DifferentiableRun
-from simjax.driver.mesh_choice import with_devices
 from simjax.driver.shared_programs import share
+from simjax.driver.start.mesh_choice import with_devices
 from simjax.errors import ConfigurationError, NumericalError
 from simjax.parallel import distribute
 from simjax.schema.config import Config

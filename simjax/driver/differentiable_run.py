@@ -16,10 +16,10 @@ from jax.sharding import PartitionSpec
 
 from simjax.config.structure import frozen
 from simjax.core.model import GridModel
-from simjax.driver.build import plan_frames
-from simjax.driver.first_fault import advice_for
-from simjax.driver.programs_of_run import CompiledFieldRun, compiled_run
+from simjax.driver.loop.first_fault import advice_for
+from simjax.driver.programs.programs_of_run import CompiledFieldRun, compiled_run
 from simjax.driver.shared_programs import share
+from simjax.driver.start.build import plan_frames
 from simjax.errors import ConfigurationError, NumericalError
 from simjax.jaxpr.varying import vary_like
 from simjax.parallel import distribute

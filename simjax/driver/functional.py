@@ -8,8 +8,8 @@ import jax.numpy as jnp
 
 from simjax.core.model import Model
 from simjax.driver.differentiable_run import DifferentiableRun
-from simjax.driver.environment import set_up_jax
-from simjax.driver.first_fault import refuse_start
+from simjax.driver.loop.first_fault import refuse_start
+from simjax.driver.start.environment import set_up_jax
 from simjax.errors import ConfigurationError
 from simjax.integrators.integrator import Integrator
 from simjax.schema.config import Config

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simjax.driver.programs_of_run import compiled_run
-from simjax.driver.run_scene import scene_of
+from simjax.driver.output.run_scene import scene_of
+from simjax.driver.programs.programs_of_run import compiled_run
 from simjax.errors import ConfigurationError
 from simjax.notebook import card
 from simjax.processes import processes

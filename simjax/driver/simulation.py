@@ -11,16 +11,16 @@ from typing import Any, Literal
 from simjax.config.folders import new_run_folder, place_of_copy, run_folders
 from simjax.config.read_stretched_grid import grid_of
 from simjax.core.model import Model
-from simjax.driver.build import plan_frames
 from simjax.driver.differentiable import RunFunction
-from simjax.driver.environment import StopSignals, join_processes
-from simjax.driver.frame_files import require_space
 from simjax.driver.functional import FunctionalParts, functional_parts
-from simjax.driver.groups import GroupedRun, first_programs
-from simjax.driver.mesh_choice import with_devices
+from simjax.driver.loop.groups import GroupedRun, first_programs
+from simjax.driver.loop.single_run import SingleRun
+from simjax.driver.loop.time_limits import require_time
+from simjax.driver.output.frame_files import require_space
 from simjax.driver.result import Result
-from simjax.driver.single_run import SingleRun
-from simjax.driver.time_limits import require_time
+from simjax.driver.start.build import plan_frames
+from simjax.driver.start.environment import StopSignals, join_processes
+from simjax.driver.start.mesh_choice import with_devices
 from simjax.errors import Stopped, stop_error
 from simjax.integrators.integrator import Integrator
 from simjax.io.folder_copy import copied

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from jax import lax
 
-from simjax.driver.environment import set_up_jax, versions
+from simjax.driver.start.environment import set_up_jax, versions
 from simjax.errors import ConfigurationError, ResourceError
 from simjax.export.functions import Exportable, exportable, require_function, sharding_of, with_leading_axis
 from simjax.export.tesseract import tesseract_files

@@ -16,10 +16,10 @@ from jax.sharding import PartitionSpec
 
 from simjax.config.read_stretched_grid import grid_of
 from simjax.core.domain import Domain
-from simjax.driver.build import describe_model
 from simjax.driver.differentiable import RunFunction
 from simjax.driver.differentiable_run import DifferentiableRun
-from simjax.driver.used_names import used_names
+from simjax.driver.programs.used_names import used_names
+from simjax.driver.start.build import describe_model
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.integrators.integrator import Integrator

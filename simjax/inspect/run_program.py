@@ -15,9 +15,9 @@ import jax
 import jax.numpy as jnp
 from jax.experimental import topologies
 
-from simjax.driver.build import plan_frames
-from simjax.driver.environment import set_up_jax
-from simjax.driver.programs_of_run import CompiledRun, compiled_run
+from simjax.driver.programs.programs_of_run import CompiledRun, compiled_run
+from simjax.driver.start.build import plan_frames
+from simjax.driver.start.environment import set_up_jax
 from simjax.errors import ConfigurationError, ResourceError
 from simjax.grid import AXES
 from simjax.inspect.hlo import parse

@@ -10,7 +10,7 @@ import numpy as np
 
 from simjax.arguments import taken_over
 from simjax.driver.differentiable_run import DifferentiableRun
-from simjax.driver.programs_of_instruments import reading_of
+from simjax.driver.programs.programs_of_instruments import reading_of
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, Grid
 from simjax.instruments.image import Image

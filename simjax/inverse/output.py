@@ -14,7 +14,7 @@ import numpy as np
 from jax.tree_util import keystr, tree_leaves_with_path
 
 from simjax.config.folders import config_yaml
-from simjax.driver.environment import command_line, device_name, git_state, versions
+from simjax.driver.start.environment import command_line, device_name, git_state, versions
 from simjax.grid import AXES
 from simjax.instruments.operators import Snapshot
 from simjax.inverse.estimate import Estimate

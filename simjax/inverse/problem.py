@@ -16,7 +16,7 @@ from jax.sharding import PartitionSpec
 from simjax.arguments import taken_over
 from simjax.config import validate
 from simjax.config.experiments import combined
-from simjax.driver.mesh_choice import with_devices
+from simjax.driver.start.mesh_choice import with_devices
 from simjax.errors import ConfigurationError, NumericalError
 from simjax.inverse.experiment_run import Experiment, Physical
 from simjax.inverse.measured import with_files

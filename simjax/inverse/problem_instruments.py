@@ -16,7 +16,7 @@ from simjax.arguments import taken_over
 from simjax.config.structure import frozen
 from simjax.core.domain import Domain
 from simjax.driver.differentiable_run import DifferentiableRun
-from simjax.driver.programs_of_instruments import reading_of
+from simjax.driver.programs.programs_of_instruments import reading_of
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, Grid
 from simjax.instruments.operators import (

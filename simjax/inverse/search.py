@@ -20,14 +20,14 @@ from simjax.config.folders import (
     resume_differences,
     run_folders,
 )
-from simjax.driver.build import named_values
-from simjax.driver.compile_cache import cache_notes, compilations
-from simjax.driver.environment import StopSignals, join_processes
-from simjax.driver.mesh_choice import with_devices
-from simjax.driver.progress import IterationProgress
-from simjax.driver.provenance import COMPLETED, Part, Run, description, last_outcome, new_run, restore
+from simjax.driver.loop.progress import IterationProgress
+from simjax.driver.loop.time_limits import is_signal, limit_reached, no_step, require_time
+from simjax.driver.output.provenance import COMPLETED, Part, Run, description, last_outcome, new_run, restore
+from simjax.driver.programs.compile_cache import cache_notes, compilations
 from simjax.driver.simulation import Simulation
-from simjax.driver.time_limits import is_signal, limit_reached, no_step, require_time
+from simjax.driver.start.build import named_values
+from simjax.driver.start.environment import StopSignals, join_processes
+from simjax.driver.start.mesh_choice import with_devices
 from simjax.errors import ConfigurationError, NumericalError, Stopped, stop_error
 from simjax.inverse.estimate import Estimate, answer
 from simjax.inverse.methods.gradient_check import GradientCheck, gradient_health

@@ -12,7 +12,7 @@ from jax import Array
 from jax.sharding import PartitionSpec
 
 from simjax.driver.differentiable_run import DifferentiableRun
-from simjax.driver.programs import SECTIONS
+from simjax.driver.programs.compiled_run import SECTIONS
 from simjax.driver.shared_programs import share
 from simjax.errors import ConfigurationError
 from simjax.parallel import distribute, prepend_axis

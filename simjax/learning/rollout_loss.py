@@ -15,8 +15,8 @@ from jax.sharding import PartitionSpec
 
 from simjax.core.domain import Domain
 from simjax.driver.differentiable_run import DifferentiableRun
-from simjax.driver.mesh_choice import with_devices
 from simjax.driver.simulation import Simulation
+from simjax.driver.start.mesh_choice import with_devices
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.learning.loss import Batch

@@ -10,8 +10,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from simjax.driver.environment import StopSignals
-from simjax.driver.progress import IterationProgress
+from simjax.driver.loop.progress import IterationProgress
+from simjax.driver.start.environment import StopSignals
 from simjax.errors import ConfigurationError, NumericalError, stop_error
 from simjax.io.checkpoint import Checkpoints
 from simjax.io.lock import locked

@@ -26,7 +26,7 @@ class MeshConfig:
 
 @dataclass(frozen=True)
 class AutoMesh(MeshConfig):
-    """`mesh: auto`: sizes of one until `driver.mesh_choice` knows the devices and puts a `MeshConfig` in its place."""
+    """`mesh: auto`: sizes of one, until `driver.start.mesh_choice` knows the devices and returns a `MeshConfig`."""
 
     def write(self) -> str:
         """The plain YAML value."""

@@ -18,9 +18,9 @@ from simjax.schema.model_schema import FieldSchema
 HOMES = (
     "simjax.core.boundary",
     "simjax.models.robin",
-    "simjax.models.flow.openings",
-    "simjax.models.flow.wall_model",
-    "simjax.models.flow.turbulent_inflow",
+    "simjax.models.flow.sides.openings",
+    "simjax.models.flow.sides.wall_model",
+    "simjax.models.flow.sides.turbulent_inflow",
     "simjax.models.gas.boundaries",
     "simjax.models.waves.pml",
 )

@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from simjax.driver.environment import set_up_jax, versions
-from simjax.driver.provenance import config_digest
+from simjax.driver.output.provenance import config_digest
+from simjax.driver.start.environment import set_up_jax, versions
 from simjax.errors import ConfigurationError
 from simjax.export.functions import exportable, require_function, with_leading_axis
 from simjax.schema.config import Config

@@ -14,7 +14,7 @@ from simjax.certificate.particle_run import MOST
 from simjax.certificate.prepared_objective import prepared_objective
 from simjax.certificate.run_objective import run_objective
 from simjax.config import load_config
-from simjax.driver.build import named_values
+from simjax.driver.start.build import named_values
 from simjax.errors import ConfigurationError, NumericalError
 from simjax.models.molecular.pair_potentials import LennardJones
 from simjax.models.particle_model import family_of

@@ -10,7 +10,7 @@ from configurations import DYE, FLOW, changed, composed, models, refusal, shippe
 from simjax.config import list_experiments, load_config, validate
 from simjax.config.folders import config_yaml
 from simjax.core.domain import Domain
-from simjax.driver.build import describe_model
+from simjax.driver.start.build import describe_model
 from simjax.grid import Grid
 from simjax.integrators import table
 from simjax.models.registry import MODELS

@@ -20,9 +20,9 @@ import simjax.io.memory
 import simjax.run
 from simjax.config import load_config, validate
 from simjax.config.read_stretched_grid import read_faces
-from simjax.driver.build import named_values
-from simjax.driver.first_fault import _field_name
+from simjax.driver.loop.first_fault import _field_name
 from simjax.driver.simulation import Simulation
+from simjax.driver.start.build import named_values
 from simjax.errors import ConfigurationError, InputOutputError, ResourceError, SimjaxError
 from simjax.grid import CENTER, Grid
 from simjax.io.particle_files import read_particles

@@ -9,8 +9,8 @@ from case import PERIODIC
 from simjax.core.domain import Domain
 from simjax.grid import CENTER, Grid
 from simjax.integrators.table import INTEGRATORS
-from simjax.models.flow.fourier_flow import Params as FlowParams
-from simjax.models.flow.vorticity import Vorticity
+from simjax.models.flow.fourier.fourier_flow import Params as FlowParams
+from simjax.models.flow.fourier.vorticity import Vorticity
 from simjax.models.spectral.nonlinear_waves import KortewegDeVries, KuramotoSivashinsky, ViscousBurgers
 from simjax.models.spectral.patterns import GrayScott, SwiftHohenberg
 from simjax.models.spectral.phase_fields import AllenCahn, CahnHilliard

@@ -10,7 +10,7 @@ from process_groups import kill_after_a_checkpoint, outputs, start_run
 
 import simjax as sj
 from simjax.config import validate
-from simjax.driver.programs_of_run import compiled_run
+from simjax.driver.programs.programs_of_run import compiled_run
 from simjax.integrators.table import INTEGRATORS
 from simjax.models.balances import BalancedScheme, with_balances
 from simjax.models.flow.passive_scalar import PassiveScalar

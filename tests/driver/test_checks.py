@@ -9,10 +9,10 @@ import xarray as xr
 
 import simjax as sj
 from simjax.config import load_config, validate
-from simjax.driver.programs_of_fields import CompiledFieldRun
-from simjax.driver.programs_of_particles import CompiledParticleRun
-from simjax.driver.run_checks import check_run
-from simjax.models.flow.budgets import falling_energy
+from simjax.driver.output.run_checks import check_run
+from simjax.driver.programs.programs_of_fields import CompiledFieldRun
+from simjax.driver.programs.programs_of_particles import CompiledParticleRun
+from simjax.models.flow.step.budgets import falling_energy
 from simjax.status import NON_FINITE, OK
 
 FRAMES, STEPS, CELLS, ORDER = 5, 400, 64, 3

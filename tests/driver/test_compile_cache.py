@@ -9,8 +9,8 @@ import threading
 import pytest
 from prepared import PreparedProcess
 
-from simjax.driver import compile_cache
-from simjax.driver.compile_cache import Compilations, KeptPrograms, cache_root, host_kind, private_folder
+from simjax.driver.programs import compile_cache
+from simjax.driver.programs.compile_cache import Compilations, KeptPrograms, cache_root, host_kind, private_folder
 
 FLOW = [
     "experiment=fluid",

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import simjax as sj
-from simjax.driver.build import plan_frames
-from simjax.driver.programs_of_run import compiled_run
+from simjax.driver.programs.programs_of_run import compiled_run
+from simjax.driver.start.build import plan_frames
 
 
 def past_a_cylinder(**sections):

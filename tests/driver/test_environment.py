@@ -16,7 +16,7 @@ import pytest
 from paths import ROOT
 
 import simjax as sj
-from simjax.driver.environment import SILENT_TPU, UNSOUND, StopSignals, silence_absent_tpus
+from simjax.driver.start.environment import SILENT_TPU, UNSOUND, StopSignals, silence_absent_tpus
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_a_device_that_is_not_there_is_one_sentence(platform, command, tmp_path)
 # ---------------------------------------------------------------------- the start
 
 
-TELL_START = "import simjax.driver.environment as e, time; offset = time.time() - time.monotonic(); "
+TELL_START = "import simjax.driver.start.environment as e, time; offset = time.time() - time.monotonic(); "
 TELL_START += "print(offset + e.process_start(), time.time())"
 
 
@@ -115,8 +115,8 @@ OUTLIVE = """
 import fcntl, signal, sys, termios, time
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 fcntl.ioctl(1, termios.TIOCSCTTY, 0)
-from simjax.driver.environment import StopSignals
-from simjax.driver.progress import Progress
+from simjax.driver.start.environment import StopSignals
+from simjax.driver.loop.progress import Progress
 with StopSignals(lethal=True) as signals:
     progress = Progress("A run", 1.0, 8, interval=0.0)
     progress.start()

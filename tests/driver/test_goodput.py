@@ -10,7 +10,7 @@ import time
 import pytest
 
 import simjax as sj
-from simjax.driver.goodput import ACTIVITIES, GoodputLog, account
+from simjax.driver.loop.goodput import ACTIVITIES, GoodputLog, account
 from simjax.errors import InputOutputError
 from simjax.report.run_report import RunReport, _goodput
 

@@ -13,7 +13,8 @@ from prepared import PreparedProcess
 from process_groups import environment
 
 import simjax as sj
-from simjax.driver import groups, run_folder, single_run
+from simjax.driver.loop import groups, single_run
+from simjax.driver.output import run_folder
 from simjax.errors import ConfigurationError, NumericalError, ResourceError
 
 QUIET = ["output.animation=false", "output.report=false"]

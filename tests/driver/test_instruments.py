@@ -9,10 +9,10 @@ from process_groups import kill_after_a_checkpoint, outputs, start_run
 
 import simjax as sj
 from simjax.config import validate
-from simjax.driver.build import plan_frames
-from simjax.driver.programs_of_instruments import sample_bytes
-from simjax.driver.programs_of_run import compiled_run
-from simjax.driver.single_run import SingleRun
+from simjax.driver.loop.single_run import SingleRun
+from simjax.driver.programs.programs_of_instruments import sample_bytes
+from simjax.driver.programs.programs_of_run import compiled_run
+from simjax.driver.start.build import plan_frames
 from simjax.errors import InputOutputError
 from simjax.schema.instruments import due_steps
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import simjax as sj
-from simjax.driver.program_memory import MemberProgram, even_batch, least_memory, memory_of
+from simjax.driver.programs.program_memory import MemberProgram, even_batch, least_memory, memory_of
 
 ROOT = Path(__file__).parents[2]
 FILES = ("output.animation=false", "output.report=false")

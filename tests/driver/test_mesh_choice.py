@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec
 
 import simjax as sj
 from simjax.core.boundary import Periodic, center_layout
-from simjax.driver.mesh_choice import choose_mesh
+from simjax.driver.start.mesh_choice import choose_mesh
 from simjax.grid import Grid
 from simjax.jaxpr.sent_bytes import sent_bytes
 from simjax.parallel import decompose, distribute, make_mesh

@@ -8,7 +8,7 @@ import pytest
 
 import simjax as sj
 from simjax import notebook
-from simjax.driver.progress import Progress
+from simjax.driver.loop.progress import Progress
 
 SMALL = {
     "physics": {"viscosity": 0.01},
@@ -82,7 +82,7 @@ def test_a_run_in_a_notebook_shows_a_bar(run, monkeypatch):
     shown = Shown()
     monkeypatch.setitem(sys.modules, "IPython.display", shown.module())
     monkeypatch.setattr("simjax.driver.simulation.in_notebook", lambda: True)
-    monkeypatch.setattr("simjax.driver.progress.in_notebook", lambda: True)
+    monkeypatch.setattr("simjax.driver.loop.progress.in_notebook", lambda: True)
     run.run()
     assert "compiling" in shown.pages[0]
     assert "width:100.0%" in shown.pages[-1] and "completed" in shown.pages[-1]

@@ -17,10 +17,10 @@ from configurations import changed
 
 import simjax as sj
 from simjax.config import validate
-from simjax.driver.environment import StopSignals, command_line
-from simjax.driver.programs_of_run import compiled_run
-from simjax.driver.run_folder import RunFolder
-from simjax.driver.single_run import SingleRun
+from simjax.driver.loop.single_run import SingleRun
+from simjax.driver.output.run_folder import RunFolder
+from simjax.driver.programs.programs_of_run import compiled_run
+from simjax.driver.start.environment import StopSignals, command_line
 from simjax.errors import CheckpointError, ConfigurationError, InputOutputError, without_credentials
 from simjax.io.folder_copy import FolderCopy, fetched, require_writable
 from simjax.run import main

@@ -6,7 +6,7 @@ from configurations import changed
 
 import simjax as sj
 from simjax.config import validate
-from simjax.driver.programs_of_run import compiled_run
+from simjax.driver.programs.programs_of_run import compiled_run
 
 QUIET = {"precision": "float64", "output": {"report": False, "animation": False}}
 WARMED = {

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import pytest
 
 import simjax as sj
-from simjax.driver.build import plan_frames
-from simjax.driver.mesh_choice import with_devices
-from simjax.driver.profile import parts_of_operations, times_by_part
-from simjax.driver.programs_of_run import compiled_run
+from simjax.driver.loop.profile import parts_of_operations, times_by_part
+from simjax.driver.programs.programs_of_run import compiled_run
+from simjax.driver.start.build import plan_frames
+from simjax.driver.start.mesh_choice import with_devices
 from simjax.jaxpr.jaxpr_parts import BETWEEN, OTHER, PARTS, part, part_of
 
 HLO = """HloModule jit_step, is_scheduled=true

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from simjax.driver.progress import Progress
+from simjax.driver.loop.progress import Progress
 
 
 class Clock:
@@ -162,6 +162,6 @@ def test_importing_progress_loads_nothing_heavy():
     import sys
 
     heavy = "{'jax', 'numpy', 'matplotlib', 'xarray', 'h5py', 'rich', 'PIL'}"
-    script = f"import sys, simjax.driver.progress; print(sorted({heavy} & set(sys.modules)))"
+    script = f"import sys, simjax.driver.loop.progress; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import simjax as sj
-from simjax.driver import simulation, single_run, time_limits
+from simjax.driver import simulation
+from simjax.driver.loop import single_run, time_limits
 from simjax.errors import ConfigurationError, NumericalError, ResourceError
 from simjax.io.checkpoint import list_checkpoints
 

@@ -8,7 +8,7 @@ import pytest
 
 import simjax as sj
 from simjax.config import validate
-from simjax.driver import run_folder
+from simjax.driver.output import run_folder
 from simjax.errors import ConfigurationError
 from simjax.inverse import search
 

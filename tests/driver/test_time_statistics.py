@@ -13,8 +13,8 @@ from process_groups import kill_after_a_checkpoint, outputs, start_run
 import simjax as sj
 from simjax.config import validate
 from simjax.config.folders import clear_run_folder
-from simjax.driver.programs_of_instruments import CompiledInstruments
-from simjax.driver.programs_of_run import compiled_run
+from simjax.driver.programs.programs_of_instruments import CompiledInstruments
+from simjax.driver.programs.programs_of_run import compiled_run
 from simjax.errors import ConfigurationError
 from simjax.io.time_statistics_files import phase_coordinates
 from simjax.report.statistics_pictures import statistics_figures

@@ -10,9 +10,9 @@ from configurations import changed, refusal
 import simjax as sj
 from simjax.config import validate
 from simjax.config.folders import clear_run_folder
-from simjax.driver import run_folder
-from simjax.driver.judged_triggers import At, Triggers
-from simjax.driver.member_statistics import NEVER
+from simjax.driver.loop.judged_triggers import At, Triggers
+from simjax.driver.output import run_folder
+from simjax.driver.output.member_statistics import NEVER
 from simjax.errors import ConfigurationError
 
 # A wave that decays and is carried on: its variance falls as exp(-8 pi^2 D t), by 1.6 % in a step.

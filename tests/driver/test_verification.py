@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import simjax as sj
-from simjax.driver.programs_of_instruments import CompiledInstruments
-from simjax.driver.verification import _different, turned
+from simjax.driver.loop.verification import _different, turned
+from simjax.driver.programs.programs_of_instruments import CompiledInstruments
 from simjax.errors import ResourceError
 
 SILENT = {"report": False, "animation": False}

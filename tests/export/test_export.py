@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import simjax as sj
-from simjax.driver.used_names import used_names
+from simjax.driver.programs.used_names import used_names
 from simjax.export.__main__ import main
 from simjax.export.artefact import export_run
 

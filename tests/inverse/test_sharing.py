@@ -14,7 +14,7 @@ from simjax.config import validate
 from simjax.config.structure import structure_of
 from simjax.core.domain import Domain
 from simjax.driver import shared_programs
-from simjax.driver.build import describe_model
+from simjax.driver.start.build import describe_model
 from simjax.errors import ConfigurationError
 from simjax.grid import Grid
 from simjax.inverse.search import Search

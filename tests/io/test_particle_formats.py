@@ -12,7 +12,7 @@ from case import QUICK
 
 import simjax as sj
 from simjax.config import load_config
-from simjax.driver.programs_of_run import compiled_run
+from simjax.driver.programs.programs_of_run import compiled_run
 from simjax.errors import ConfigurationError, InputOutputError
 from simjax.io.particle_files import read_particles
 from simjax.models.particle_model import family_of

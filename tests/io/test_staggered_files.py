@@ -12,7 +12,7 @@ from vtkmodules.vtkIOHDF import vtkHDFReader
 import simjax as sj
 from simjax.config import validate
 from simjax.core.model import Output
-from simjax.driver.programs_of_run import compiled_run
+from simjax.driver.programs.programs_of_run import compiled_run
 from simjax.errors import ConfigurationError, InputOutputError
 from simjax.grid import CENTER, FACE, Grid
 from simjax.io.grid_output import GridWriter

@@ -14,7 +14,7 @@ from inverse_problems import BASE, SENSORS, SNAPSHOT, evaluated, searched
 
 import simjax as sj
 from simjax.config import validate
-from simjax.driver.build import build_model, initial_state, named_values
+from simjax.driver.start.build import build_model, initial_state, named_values
 from simjax.errors import ConfigurationError
 from simjax.integrators.table import INTEGRATORS
 from simjax.inverse.problem import InverseProblem

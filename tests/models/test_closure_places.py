@@ -19,7 +19,7 @@ import simjax as sj
 from simjax.config import validate
 from simjax.core.boundary import NoSlipWall
 from simjax.core.domain import Domain
-from simjax.driver.build import build_model, initial_state, named_values
+from simjax.driver.start.build import build_model, initial_state, named_values
 from simjax.errors import ConfigurationError
 from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS

@@ -17,7 +17,7 @@ import simjax as sj
 from simjax import run
 from simjax.config import load_config
 from simjax.core.domain import Domain
-from simjax.driver.build import describe_model
+from simjax.driver.start.build import describe_model
 from simjax.errors import ConfigurationError
 from simjax.models.registry import MODELS
 

@@ -12,7 +12,7 @@ from configured_cases import WRITTEN, configured, model_of, observed
 
 from simjax.config import list_experiments
 from simjax.core.domain import Domain
-from simjax.driver.build import named_values
+from simjax.driver.start.build import named_values
 from simjax.grid import Grid
 from simjax.models.particle_model import family_of
 from simjax.models.registry import HOMES

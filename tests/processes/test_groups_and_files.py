@@ -14,7 +14,7 @@ import simjax as sj
 PROGRAM = """
 import json, os, signal, sys
 import simjax as sj
-from simjax.driver.single_run import SingleRun
+from simjax.driver.loop.single_run import SingleRun
 from simjax.errors import ConfigurationError
 from simjax.processes import is_of_another
 

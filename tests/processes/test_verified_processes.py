@@ -12,7 +12,7 @@ FLIPPING = """
 import sys
 import jax
 import numpy as np
-from simjax.driver.programs_of_instruments import CompiledInstruments
+from simjax.driver.programs.programs_of_instruments import CompiledInstruments
 from simjax.run import main
 
 advance, calls = CompiledInstruments.advance, []

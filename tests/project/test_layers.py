@@ -91,7 +91,7 @@ PACKAGES = {
     "omegaconf": ("config", "run"),
     "starlette": ("serve.application",),
     "uvicorn": ("serve.connections", "serve.server"),
-    "rich": ("driver.progress", "inspect.text_table"),
+    "rich": ("driver.loop.progress", "inspect.text_table"),
 }
 # Files are cut by meaning: an equation and its declaration stay together, and few need more than 400 lines.
 MOST_LINES, MOST_FUNCTION_LINES = 500, 60
@@ -245,7 +245,7 @@ def test_the_shell_and_what_models_share_name_no_family_of_models():
 
 
 def test_a_family_named_elsewhere_would_be_seen():
-    assert _families_named("driver.build", {"models.flow.setup", "models.formulas"}) == ["models.flow.setup"]
+    assert _families_named("driver.start.build", {"models.flow.setup", "models.formulas"}) == ["models.flow.setup"]
     assert _families_named("models.flow.passive_scalar", {"models.scalar.transport"}) == []
 
 
@@ -300,7 +300,7 @@ def test_only_the_run_touches_the_global_configuration():
             for node in ast.walk(module.tree)
         )
 
-    assert {name for name, module in _modules().items() if writes(module)} <= {"driver.environment"}
+    assert {name for name, module in _modules().items() if writes(module)} <= {"driver.start.environment"}
 
 
 def _docstring_lines(function):

@@ -61,7 +61,7 @@ def test_every_folder_of_tests_is_about_sources():
 def test_a_group_of_flows_is_about_flows_and_what_it_imports():
     test = "tests/models/flow/test_boussinesq.py"
     own = {file.relative_to(ROOT).as_posix() for file in own_sources(f"slow {test}")}
-    assert {"simjax/models/flow/solids.py", "tests/support/exact_flows.py", test} <= own
+    assert {"simjax/models/flow/bodies/solids.py", "tests/support/exact_flows.py", test} <= own
     assert not {"simjax/models/gas/compressible.py", "simjax/stencil/padding.py", "tests/support/ewald.py"} & own
 
 

@@ -9,7 +9,7 @@ from pkgutil import resolve_name
 from paths import ROOT
 
 import simjax as sj
-from simjax.driver.environment import UNSOUND
+from simjax.driver.start.environment import UNSOUND
 from simjax.schema.formula import FUNCTIONS
 
 PAGES = {

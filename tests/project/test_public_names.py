@@ -18,7 +18,7 @@ from paths import ROOT
 import simjax as sj
 from simjax.config import load_config
 from simjax.core.domain import Domain
-from simjax.driver.build import build_model, find_files, initial_state
+from simjax.driver.start.build import build_model, find_files, initial_state
 from simjax.errors import ConfigurationError
 from simjax.grid import Grid
 from simjax.models.registry import MODELS

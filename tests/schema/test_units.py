@@ -9,10 +9,10 @@ import pytest
 
 from simjax.config import validate
 from simjax.core.domain import Domain
-from simjax.driver.build import describe_model, plan_frames
-from simjax.driver.frame_files import describe_numbers
-from simjax.driver.programs_of_run import compiled_run
-from simjax.driver.used_names import used_names
+from simjax.driver.output.frame_files import describe_numbers
+from simjax.driver.programs.programs_of_run import compiled_run
+from simjax.driver.programs.used_names import used_names
+from simjax.driver.start.build import describe_model, plan_frames
 from simjax.grid import Grid
 from simjax.models.faces import output_layouts
 from simjax.models.measures import squared

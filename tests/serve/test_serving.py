@@ -20,7 +20,7 @@ import pytest
 from prepared import PreparedProcess
 
 import simjax as sj
-from simjax.driver.provenance import config_digest
+from simjax.driver.output.provenance import config_digest
 from simjax.serve.__main__ import main
 from simjax.serve.application import AskedByName
 from simjax.serve.client import Client

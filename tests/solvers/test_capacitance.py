@@ -9,7 +9,7 @@ import simjax as sj
 from simjax.core.boundary import Dirichlet, Neumann, Periodic, center_layout
 from simjax.core.domain import Domain
 from simjax.grid import Grid
-from simjax.models.flow.solids import Solid
+from simjax.models.flow.bodies.solids import Solid
 from simjax.solvers.capacitance import unobstructed
 from simjax.solvers.elliptic import elliptic
 from simjax.solvers.multigrid import solve_elliptic

@@ -17,9 +17,9 @@ from refusals import refusals
 from simjax.core.boundary import SlipWall
 from simjax.core.domain import Domain
 from simjax.core.mappings import lines
-from simjax.driver.call_length import TARGET_SECONDS, CallLength
-from simjax.driver.programs_of_instruments import CompiledInstruments
-from simjax.driver.programs_of_run import CompiledRun
+from simjax.driver.loop.call_length import TARGET_SECONDS, CallLength
+from simjax.driver.programs.programs_of_instruments import CompiledInstruments
+from simjax.driver.programs.programs_of_run import CompiledRun
 from simjax.errors import ConfigurationError
 from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS

@@ -9,7 +9,7 @@ from case import PERIODIC, Case, smooth_field
 
 from simjax.config import validate
 from simjax.core.domain import Domain
-from simjax.driver.build import named_values
+from simjax.driver.start.build import named_values
 from simjax.grid import Grid
 from simjax.models.declaration import Setup
 from simjax.models.registry import MODELS

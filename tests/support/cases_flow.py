@@ -11,11 +11,12 @@ from case import PERIODIC, Case, smooth_field
 from simjax.core.boundary import Dirichlet, Inflow, Neumann, NoSlipWall, Outflow, ScalarSide, SlipWall
 from simjax.core.mappings import lines
 from simjax.grid import Grid
-from simjax.models.flow import incompressible, solids
-from simjax.models.flow.free_body import body_params
+from simjax.models.flow import incompressible
+from simjax.models.flow.bodies import solids
+from simjax.models.flow.bodies.free_body import body_params
 from simjax.models.flow.incompressible import ImplicitlyViscous
-from simjax.models.flow.openings import OpenSide
-from simjax.models.flow.wall_model import WallModel
+from simjax.models.flow.sides.openings import OpenSide
+from simjax.models.flow.sides.wall_model import WallModel
 from simjax.models.robin import ExchangeSide
 from simjax.models.scalar import advection_diffusion
 from simjax.stepping.checkpointing.plan import Binomial

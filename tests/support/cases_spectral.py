@@ -6,10 +6,10 @@ import numpy as np
 from case import PERIODIC, Case, smooth_field
 
 from simjax.grid import CENTER, Grid
-from simjax.models.flow.fourier_flow import Params
-from simjax.models.flow.random_forcing import Band
-from simjax.models.flow.spectral_velocity import SpectralVelocity
-from simjax.models.flow.vorticity import Vorticity
+from simjax.models.flow.fourier.fourier_flow import Params
+from simjax.models.flow.fourier.random_forcing import Band
+from simjax.models.flow.fourier.spectral_velocity import SpectralVelocity
+from simjax.models.flow.fourier.vorticity import Vorticity
 from simjax.stepping.checkpointing.plan import Binomial
 from simjax.stepping.simulate import Schedule
 

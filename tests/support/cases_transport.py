@@ -10,9 +10,9 @@ from simjax.core.boundary import Dirichlet, Inflow, Neumann, NoSlipWall, Outflow
 from simjax.core.mappings import lines
 from simjax.grid import Grid
 from simjax.models.flow import boussinesq, passive_scalar
-from simjax.models.flow.openings import OpenSide
-from simjax.models.flow.solid_scalars import SolidSurface
-from simjax.models.flow.solids import Solid
+from simjax.models.flow.bodies.solid_scalars import SolidSurface
+from simjax.models.flow.bodies.solids import Solid
+from simjax.models.flow.sides.openings import OpenSide
 from simjax.models.robin import ExchangeSide
 from simjax.models.scalar import advection_diffusion, burgers, transport
 from simjax.stepping.simulate import Schedule

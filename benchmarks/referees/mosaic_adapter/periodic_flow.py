@@ -7,9 +7,9 @@ import jax.numpy as jnp
 from simjax.core.domain import Domain
 from simjax.grid import AXES, Grid
 from simjax.integrators.table import INTEGRATORS
-from simjax.models.flow.fourier_flow import Params
-from simjax.models.flow.spectral_velocity import SpectralVelocity
-from simjax.models.flow.vorticity import Vorticity
+from simjax.models.flow.fourier.fourier_flow import Params
+from simjax.models.flow.fourier.spectral_velocity import SpectralVelocity
+from simjax.models.flow.fourier.vorticity import Vorticity
 from simjax.stepping.simulate import Schedule, simulate
 
 

@@ -15,13 +15,13 @@ from simjax.grid import AXES
 from simjax.models.declaration import model
 from simjax.models.flow import carrying, incompressible, several_scalars
 from simjax.models.flow.axisymmetric_flow import ALONG_AXIS
-from simjax.models.flow.body_surface import names_along
-from simjax.models.flow.budgets import BUOYANCY, FORCES, budget_names
+from simjax.models.flow.bodies.body_surface import names_along
+from simjax.models.flow.bodies.solid_scalars import SolidSurface
+from simjax.models.flow.bodies.solid_setup import SOLID, SOLID_VELOCITY, surface_fields
 from simjax.models.flow.carrying import check_carrying
-from simjax.models.flow.momentum import EDDY_VISCOSITY, momentum_params
 from simjax.models.flow.several_scalars import SCALARS, SeveralScalars, check_scalars, one_per_scalar, scalar_params
-from simjax.models.flow.solid_scalars import SolidSurface
-from simjax.models.flow.solid_setup import SOLID, SOLID_VELOCITY, surface_fields
+from simjax.models.flow.step.budgets import BUOYANCY, FORCES, budget_names
+from simjax.models.flow.step.momentum import EDDY_VISCOSITY, momentum_params
 from simjax.models.scalar.conserved_scalar import Source
 from simjax.ops import staggered, transport
 from simjax.ops.axisymmetric import RADIAL

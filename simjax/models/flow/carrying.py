@@ -16,14 +16,15 @@ from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Measure, Output
 from simjax.models.axisymmetric import dimensions, relative_volumes, tapers_of
 from simjax.models.conserved import MADE, Balanced, at_side, inside, through_side
-from simjax.models.flow import body_surface, incompressible, solid_setup, solid_stage
-from simjax.models.flow.advection import check_scalar as check_carried
-from simjax.models.flow.advection import scalar_refusals
+from simjax.models.flow import incompressible
 from simjax.models.flow.axisymmetric_flow import check_scalar, check_scalar_configuration
-from simjax.models.flow.free_body_setup import refuse_body
-from simjax.models.flow.momentum import check_momentum, with_field_specs
-from simjax.models.flow.openings import is_open, with_outlet_specs
-from simjax.models.flow.solid_scalars import Cells, SolidSurface, integral
+from simjax.models.flow.bodies import body_surface, solid_setup, solid_stage
+from simjax.models.flow.bodies.free_body_setup import refuse_body
+from simjax.models.flow.bodies.solid_scalars import Cells, SolidSurface, integral
+from simjax.models.flow.sides.openings import is_open, with_outlet_specs
+from simjax.models.flow.step.advection import check_scalar as check_carried
+from simjax.models.flow.step.advection import scalar_refusals
+from simjax.models.flow.step.momentum import check_momentum, with_field_specs
 from simjax.models.measures import product_of_units, total_measure
 from simjax.models.scalar.conserved_scalar import Source, statistics, statistics_measures, widths
 from simjax.models.stretching import require_transport
@@ -350,7 +351,7 @@ class CarryingFlow(ExplicitModel, Balanced):
         return self.around_bodies(jnp.asarray(t, c.dtype)).written(self.domain, c, self.layout, t, self.surface)
 
     def along_bodies(self, t, state, params, points):
-        """Readings of the flow along bodies, the scalar and its flux; see `models.flow.body_surface`."""
+        """Readings of the flow along bodies, the scalar and its flux; see `models.flow.bodies.body_surface`."""
         surface = body_surface.surface_of_flow(self.flow, t, params, points)
         found = body_surface.along_flow(surface, self.flow, t, state, params)
         return body_surface.known_along(surface, found | body_surface.along_scalar(surface, self, t, state, params))

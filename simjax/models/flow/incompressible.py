@@ -20,23 +20,26 @@ from simjax.jaxpr.jaxpr_parts import part
 from simjax.models.axisymmetric import directions
 from simjax.models.declaration import model
 from simjax.models.faces import as_last_line
-from simjax.models.flow import advection as momentum_schemes
-from simjax.models.flow import (
-    axisymmetric_flow,
-    balance,
-    body_surface,
-    free_body,
-    solid_pressure,
-    solid_setup,
-    solid_stage,
-    solids,
-)
+from simjax.models.flow import axisymmetric_flow
 from simjax.models.flow.axisymmetric_flow import volumes_around
-from simjax.models.flow.budgets import FlowBudgets, budget_names, falling_energy, flow_variables
-from simjax.models.flow.free_body_setup import BodyKeys
-from simjax.models.flow.implicit_setup import check_implicit
-from simjax.models.flow.implicit_viscosity import StokesStages
-from simjax.models.flow.momentum import (
+from simjax.models.flow.bodies import body_surface, free_body, solid_pressure, solid_setup, solid_stage, solids
+from simjax.models.flow.bodies.free_body_setup import BodyKeys
+from simjax.models.flow.sides import balance
+from simjax.models.flow.sides.openings import (
+    Opening,
+    openings_of,
+    velocity_inside,
+    velocity_through,
+    with_first_line,
+    with_outlet_specs,
+    with_outlets,
+)
+from simjax.models.flow.sides.wall_model import Wall, modelled_walls, require_walls, slowed
+from simjax.models.flow.step import advection as momentum_schemes
+from simjax.models.flow.step.budgets import FlowBudgets, budget_names, falling_energy, flow_variables
+from simjax.models.flow.step.implicit_setup import check_implicit
+from simjax.models.flow.step.implicit_viscosity import StokesStages
+from simjax.models.flow.step.momentum import (
     EDDY_VISCOSITY,
     TURBULENCE,
     Drive,
@@ -46,18 +49,8 @@ from simjax.models.flow.momentum import (
     require_homogeneous,
     with_field_specs,
 )
-from simjax.models.flow.openings import (
-    Opening,
-    openings_of,
-    velocity_inside,
-    velocity_through,
-    with_first_line,
-    with_outlet_specs,
-    with_outlets,
-)
-from simjax.models.flow.projection import WRAPPED, Projection
-from simjax.models.flow.step_limit import step_limit
-from simjax.models.flow.wall_model import Wall, modelled_walls, require_walls, slowed
+from simjax.models.flow.step.projection import WRAPPED, Projection
+from simjax.models.flow.step.step_limit import step_limit
 from simjax.models.sides import check_sides, velocity_layouts
 from simjax.ops import staggered
 from simjax.ops.momentum_advection import SCHEMES
@@ -472,7 +465,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
         )
 
     def along_bodies(self, t, state, params, points):
-        """position, normal, pressure and shear_stress along bodies; see `models.flow.body_surface`."""
+        """position, normal, pressure and shear_stress along bodies; see `models.flow.bodies.body_surface`."""
         surface = body_surface.surface_of_flow(self, t, params, points)
         return body_surface.known_along(surface, body_surface.along_flow(surface, self, t, state, params))
 

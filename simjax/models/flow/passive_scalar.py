@@ -11,12 +11,12 @@ from simjax.core.boundary import Side
 from simjax.core.domain import Domain
 from simjax.models.declaration import model
 from simjax.models.flow import carrying, incompressible
-from simjax.models.flow.body_surface import names_along
-from simjax.models.flow.budgets import budget_names, falling_energy
+from simjax.models.flow.bodies.body_surface import names_along
+from simjax.models.flow.bodies.solid_scalars import SolidSurface
+from simjax.models.flow.bodies.solid_setup import SOLID, SOLID_VELOCITY, surface_fields
 from simjax.models.flow.carrying import CarryingFlow, check_carrying, passes_sides
-from simjax.models.flow.momentum import EDDY_VISCOSITY, momentum_params
-from simjax.models.flow.solid_scalars import SolidSurface
-from simjax.models.flow.solid_setup import SOLID, SOLID_VELOCITY, surface_fields
+from simjax.models.flow.step.budgets import budget_names, falling_energy
+from simjax.models.flow.step.momentum import EDDY_VISCOSITY, momentum_params
 from simjax.models.scalar.conserved_scalar import Source
 from simjax.ops import transport
 from simjax.schema.kinds import Choice, Real, key

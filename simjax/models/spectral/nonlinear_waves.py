@@ -16,7 +16,7 @@ from simjax.core.domain import Domain
 from simjax.core.model import Measure
 from simjax.errors import ConfigurationError
 from simjax.models.declaration import model
-from simjax.models.flow.fourier_flow import square_of
+from simjax.models.flow.fourier.fourier_flow import square_of
 from simjax.models.spectral.base import Force, SpectralModel
 from simjax.ops.scaling import scaled
 from simjax.schema.kinds import Choice, Real, key

@@ -11,7 +11,7 @@ from jax import lax
 
 from simjax.core.model import Measure
 from simjax.models.declaration import model
-from simjax.models.flow.fourier_flow import square_of
+from simjax.models.flow.fourier.fourier_flow import square_of
 from simjax.models.spectral.base import SpectralModel
 from simjax.ops.scaling import scaled
 from simjax.schema.kinds import Real, key

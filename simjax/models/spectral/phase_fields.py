@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from simjax.core.model import Measure
 from simjax.models.declaration import model
-from simjax.models.flow.fourier_flow import square_of
+from simjax.models.flow.fourier.fourier_flow import square_of
 from simjax.models.measures import length_power
 from simjax.models.spectral.base import SpectralModel
 from simjax.ops.scaling import scaled

@@ -10,7 +10,7 @@ from jax import Array, lax
 from simjax.core.model import Measure, Output
 from simjax.grid import AXES, CENTER
 from simjax.models.declaration import model
-from simjax.models.flow.fourier_flow import square_of
+from simjax.models.flow.fourier.fourier_flow import square_of
 from simjax.models.spectral.base import SpectralModel, periodic_layout, precision_of
 from simjax.ops.scaling import scaled, times_i
 from simjax.schema.kinds import Real, key

@@ -19,8 +19,8 @@ from simjax.grid import LOWER, UPPER, Grid
 from simjax.models.axisymmetric import tapers
 from simjax.models.flow.boussinesq import Boussinesq
 from simjax.models.flow.incompressible import Incompressible, State
-from simjax.models.flow.openings import OpenSide
 from simjax.models.flow.passive_scalar import PassiveScalar
+from simjax.models.flow.sides.openings import OpenSide
 from simjax.models.scalar.advection_diffusion import AdvectionDiffusion
 from simjax.ops import staggered
 from simjax.solvers.poisson import solve_poisson

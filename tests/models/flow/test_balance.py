@@ -10,14 +10,14 @@ from jax.sharding import PartitionSpec
 from simjax.config import validate
 from simjax.core.boundary import Inflow, NoSlipWall, PeriodicSide, SlipWall
 from simjax.core.domain import Domain
-from simjax.driver.build import check_sides
 from simjax.driver.simulation import Simulation
+from simjax.driver.start.build import check_sides
 from simjax.errors import ConfigurationError, NumericalError
 from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
-from simjax.models.flow import balance
 from simjax.models.flow.incompressible import Incompressible, Params, State
 from simjax.models.flow.passive_scalar import PassiveScalar
+from simjax.models.flow.sides import balance
 from simjax.parallel import decompose, distribute, make_mesh
 from simjax.status import OK, UNBALANCED
 from simjax.stepping.simulate import Schedule, simulate

@@ -16,12 +16,12 @@ from simjax.core.mappings import lines
 from simjax.errors import ConfigurationError
 from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
+from simjax.models.flow.bodies.solid_scalars import SolidSurface
+from simjax.models.flow.bodies.solids import Solid, still
 from simjax.models.flow.incompressible import Incompressible, Params, State
 from simjax.models.flow.passive_scalar import Params as ScalarParams
 from simjax.models.flow.passive_scalar import PassiveScalar
 from simjax.models.flow.passive_scalar import State as ScalarState
-from simjax.models.flow.solid_scalars import SolidSurface
-from simjax.models.flow.solids import Solid, still
 
 INNER, OUTER, MIDDLE = 0.2, 0.43, (0.513, 0.488)
 SLOPE = INNER**2 / (INNER**2 - OUTER**2)

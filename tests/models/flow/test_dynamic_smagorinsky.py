@@ -16,8 +16,8 @@ from simjax.core.domain import Domain
 from simjax.core.mappings import lines
 from simjax.errors import ConfigurationError
 from simjax.grid import Grid
+from simjax.models.flow.bodies.solids import Solid
 from simjax.models.flow.incompressible import Incompressible, State
-from simjax.models.flow.solids import Solid
 from simjax.ops import germano
 from simjax.parallel import decompose, distribute, make_mesh
 

@@ -12,11 +12,11 @@ from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError, NumericalError
 from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
-from simjax.models.flow import solid_stage
-from simjax.models.flow.free_body import at_start, body_params, rates, rotation
+from simjax.models.flow.bodies import solid_stage
+from simjax.models.flow.bodies.free_body import at_start, body_params, rates, rotation
+from simjax.models.flow.bodies.solid_moments import Displaced
+from simjax.models.flow.bodies.solids import Solid
 from simjax.models.flow.incompressible import Incompressible, Params
-from simjax.models.flow.solid_moments import Displaced
-from simjax.models.flow.solids import Solid
 from simjax.models.formulas import FormulaValue
 from simjax.schema.formula import Formula
 

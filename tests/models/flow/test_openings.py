@@ -14,8 +14,8 @@ from simjax.errors import ConfigurationError
 from simjax.grid import Grid
 from simjax.models.flow import passive_scalar
 from simjax.models.flow.incompressible import Incompressible
-from simjax.models.flow.openings import OpenSide
 from simjax.models.flow.passive_scalar import PassiveScalar
+from simjax.models.flow.sides.openings import OpenSide
 from simjax.ops.spacing import relative
 from simjax.stepping.simulate import Schedule
 

@@ -13,10 +13,10 @@ from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
-from simjax.models.flow.fourier_flow import Params
-from simjax.models.flow.random_forcing import Band
-from simjax.models.flow.spectral_velocity import SpectralVelocity
-from simjax.models.flow.vorticity import Vorticity
+from simjax.models.flow.fourier.fourier_flow import Params
+from simjax.models.flow.fourier.random_forcing import Band
+from simjax.models.flow.fourier.spectral_velocity import SpectralVelocity
+from simjax.models.flow.fourier.vorticity import Vorticity
 from simjax.parallel import decompose, distribute, make_mesh
 from simjax.solvers.fourier import FourierBasis
 from simjax.stepping.simulate import Clock, Schedule, advance, simulate

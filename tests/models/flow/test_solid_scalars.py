@@ -13,10 +13,10 @@ from simjax.errors import ConfigurationError
 from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
 from simjax.models.balances import with_balances
+from simjax.models.flow.bodies.solid_scalars import CutCells, SolidSurface
+from simjax.models.flow.bodies.solids import Reach, Solid
 from simjax.models.flow.boussinesq import Boussinesq
 from simjax.models.flow.passive_scalar import Params, PassiveScalar, State
-from simjax.models.flow.solid_scalars import CutCells, SolidSurface
-from simjax.models.flow.solids import Reach, Solid
 
 INNER, OUTER, MIDDLE = 0.2, 0.43, (0.513, 0.488)
 STRETCHED = (lines("formula", "s + 0.05*sin(2*pi*s)", 24, 0.0, 1.0), None)

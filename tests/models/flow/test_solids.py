@@ -13,12 +13,12 @@ from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
-from simjax.models.flow import solids
+from simjax.models.flow.bodies import solids
+from simjax.models.flow.bodies.solid_geometry import followed, friction, ghost_weights, held
+from simjax.models.flow.bodies.solid_scalars import SolidSurface
+from simjax.models.flow.bodies.solids import Solid
 from simjax.models.flow.incompressible import Incompressible, Params
 from simjax.models.flow.passive_scalar import PassiveScalar
-from simjax.models.flow.solid_geometry import followed, friction, ghost_weights, held
-from simjax.models.flow.solid_scalars import SolidSurface
-from simjax.models.flow.solids import Solid
 
 RADIUS = 0.17
 SECTIONS = {

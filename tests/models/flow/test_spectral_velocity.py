@@ -10,9 +10,9 @@ from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
-from simjax.models.flow.fourier_flow import Params
-from simjax.models.flow.spectral_velocity import SpectralVelocity, project
-from simjax.models.flow.vorticity import Vorticity
+from simjax.models.flow.fourier.fourier_flow import Params
+from simjax.models.flow.fourier.spectral_velocity import SpectralVelocity, project
+from simjax.models.flow.fourier.vorticity import Vorticity
 
 TWO_PI = 2 * np.pi
 

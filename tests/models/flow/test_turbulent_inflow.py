@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import simjax as sj
-from simjax.driver.build import named_values
+from simjax.driver.start.build import named_values
 from simjax.errors import ConfigurationError
-from simjax.models.flow.turbulent_inflow import gusts, waves_of
+from simjax.models.flow.sides.turbulent_inflow import gusts, waves_of
 
 SIZE, DURATION = 0.3, 0.7
 

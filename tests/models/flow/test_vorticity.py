@@ -11,8 +11,8 @@ from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
-from simjax.models.flow.fourier_flow import Params
-from simjax.models.flow.vorticity import Vorticity
+from simjax.models.flow.fourier.fourier_flow import Params
+from simjax.models.flow.fourier.vorticity import Vorticity
 from simjax.stepping.simulate import Schedule, simulate
 
 TWO_PI = 2 * np.pi

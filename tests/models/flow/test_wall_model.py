@@ -14,7 +14,7 @@ from simjax.core.mappings import lines
 from simjax.errors import ConfigurationError
 from simjax.grid import Grid
 from simjax.models.flow.incompressible import Incompressible, State
-from simjax.models.flow.wall_model import WallModel, drag_rate, modelled_walls, slowed
+from simjax.models.flow.sides.wall_model import WallModel, drag_rate, modelled_walls, slowed
 from simjax.models.sides import velocity_layouts
 
 MODELLED = (WallModel(), WallModel())

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from simjax.config import load_config
-from simjax.driver.build import named_values
+from simjax.driver.start.build import named_values
 from simjax.errors import ConfigurationError
 from simjax.models.molecular.langevin import Brownian
 from simjax.models.molecular.molecular_setup import build_dynamics, build_potential

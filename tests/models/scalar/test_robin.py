@@ -8,7 +8,7 @@ from scalars import march
 from simjax.config import validate
 from simjax.core.boundary import Dirichlet, ScalarSide, center_layout
 from simjax.core.domain import Domain
-from simjax.driver.build import build_model, named_values
+from simjax.driver.start.build import build_model, named_values
 from simjax.errors import ConfigurationError
 from simjax.grid import Grid
 from simjax.models.robin import ExchangeSide, Robin

@@ -11,8 +11,8 @@ from wave_steps import run
 from simjax.config import validate
 from simjax.core.boundary import SlipWall
 from simjax.core.domain import Domain
-from simjax.driver.build import build_model
 from simjax.driver.simulation import Simulation
+from simjax.driver.start.build import build_model
 from simjax.grid import Grid
 from simjax.models.waves.acoustic import Acoustic, Params
 from simjax.models.waves.maxwell import Maxwell

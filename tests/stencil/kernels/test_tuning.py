@@ -16,10 +16,10 @@ from paths import SUPPORT, TESTS
 
 from simjax.core.boundary import Periodic, PeriodicSide, center_layout
 from simjax.core.domain import Domain
-from simjax.driver import exchange_tuning
 from simjax.driver.configured import load
 from simjax.driver.differentiable_run import DifferentiableRun
-from simjax.driver.programs_of_run import CompiledRun
+from simjax.driver.programs.programs_of_run import CompiledRun
+from simjax.driver.start import exchange_tuning
 from simjax.errors import ConfigurationError
 from simjax.grid import CENTER, Grid
 from simjax.integrators.table import INTEGRATORS

@@ -1,0 +1,168 @@
+"""Sets of statistics in time on their way from the devices to their files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from simjax.driver.output.instrument_output import SampleFiles, coordinates_of
+from simjax.driver.output.provenance import require_frames
+from simjax.driver.programs.programs_of_statistics import CompiledStatistics, Statistic
+from simjax.io.frame_layout import Variable, written_times
+from simjax.io.instrument_files import cell_coordinates
+from simjax.io.segments import WHOLE
+from simjax.io.time_statistics_files import (
+    BOUNDS,
+    FOLDER,
+    WEIGHT,
+    Described,
+    StatisticsWriter,
+    described,
+    phase_coordinates,
+)
+from simjax.parallel import whole
+from simjax.processes import processes
+from simjax.schema.config import Config
+from simjax.schema.time_statistics import MAX, MEAN, MIN, THIRD_MOMENT
+from simjax.stepping.moments import Sums, Total
+
+
+@dataclass(frozen=True)
+class OpenSet:
+    """The set that goes on: the time and the step of its begin, -1 for the first, and how many sets were before it."""
+
+    begun: float
+    step: int = -1
+    before: int = 0
+
+
+class StatisticsOutput(SampleFiles):
+    """The files of a run's statistics in time; those of a run without any are none.
+
+    A set is written when its window ends. The set that goes on is written when the run ends or stops; a run that goes
+    on takes it back, for its sums are in the checkpoint.
+
+    known: of a run that goes on, what its checkpoint says, as `counts` returned it; None for a new run.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        statistics: CompiledStatistics,
+        attributes: Mapping[str, Any],
+        known: Mapping[str, Any] | None,
+    ):
+        super().__init__()
+        self.statistics = statistics
+        self._open: dict[str, OpenSet] = {}
+        self._described: dict[str, list[Described]] = {}
+        for name, one in statistics.entries.items():
+            path = folder / FOLDER / name
+            if processes().first:
+                path.mkdir(parents=True, exist_ok=True)
+            found = OpenSet(one.source.start) if known is None else OpenSet(**known[name])
+            self._open[name] = found
+            units = statistics.programs.config.schema.time_units
+            self._described[name] = list(described(one.variables, one.source.kinds, one.source.over, units))
+            writer = _writer(path, one, self._described[name], statistics, attributes, None if known is None else found)
+            if known is not None:
+                require_frames(path, writer.frames_kept, found.before)
+            self.writers[name] = writer
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """Begin of the set that goes on, of each, for JSON."""
+        return {name: vars(one) for name, one in self._open.items()}
+
+    def end_windows(self, sums: Mapping[str, Sums], time: float, step: int) -> dict[str, Sums]:
+        """The sums after a frame that ended well: of sets whose window ends these are written, and new ones begin."""
+        kept = dict(sums)
+        for name, own in sums.items():
+            if not self.statistics.window_ends(name, self._open[name].begun, time):
+                continue
+            self._write(name, own, time, step)
+            self._open[name] = OpenSet(time, step, self._open[name].before + 1)
+            kept[name] = self.statistics.zero(name)
+        return kept
+
+    def write_open(self, sums: Mapping[str, Sums], time: float, step: int) -> None:
+        """Write the sets that go on, where anything counts in them."""
+        for name, own in sums.items():
+            if np.any(whole(own.weight.value) > 0):
+                self._write(name, own, time, step)
+
+    def _write(self, name: str, sums: Sums, time: float, step: int) -> None:
+        values = {key: value[None] for key, value in _values(sums, self._described[name]).items()}
+        if self.statistics.entries[name].source.phase is not None:
+            first = 1 if self.statistics.programs.members is None else 2
+            values = {key: np.moveaxis(value, first, -1) for key, value in values.items()}
+        values[BOUNDS] = written_times([self._open[name].begun, time])[None]
+        writer = self.writers[name]
+        writer.write_parts([step], [time], [values] if writer.own_parts else [])
+
+
+def _writer(
+    path: Path,
+    one: Statistic,
+    statistics: list[Described],
+    compiled: CompiledStatistics,
+    attributes: Mapping[str, Any],
+    going_on: OpenSet | None,
+) -> StatisticsWriter:
+    programs = compiled.programs
+    config: Config = programs.config
+    grid = programs.domain.grid
+    fixed: list[Variable]
+    if one.instrument is not None:
+        fixed, dims, _ = coordinates_of(one.instrument, programs)
+    else:
+        fixed, dims = cell_coordinates(grid, one.variables, one.kept(grid.ndim), config.schema.length_units)
+    if one.source.phase is not None:
+        fixed = [*phase_coordinates(one.source.phase, config.schema.time_units), *fixed]
+    return StatisticsWriter(
+        path,
+        statistics,
+        dims,
+        fixed,
+        one.source.over,
+        dtype=programs.dtype,
+        members=None if programs.members is None else config.ensemble.members,
+        time_units=config.schema.time_units,
+        attributes=attributes,
+        title=f"{config.title or config.experiment_name}: {one.source.name}",
+        keep_until_step=None if going_on is None else going_on.step,
+        parts=[WHOLE] if processes().first else [],
+    )
+
+
+def _values(sums: Sums, statistics: list[Described]) -> dict[str, np.ndarray]:
+    """The statistics of a set; NaN where nothing counts."""
+    weight = _total(sums.weight)
+    found: dict[str, np.ndarray] = {WEIGHT: weight}
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for one in statistics:
+            if one.kind in (MIN, MAX):
+                extreme = (sums.min if one.kind == MIN else sums.max)[one.of[0]]
+                time = whole(extreme.time)
+                found[one.name] = time if one.is_time else np.where(np.isnan(time), np.nan, whole(extreme.value))
+                continue
+            if one.kind == MEAN:
+                total = _total(sums.mean[one.of[0]])
+            elif one.kind == THIRD_MOMENT:
+                total = _total(sums.third[one.of[0]])
+            else:
+                total = _total(sums.second[one.of[0], one.of[-1]])
+            counted = np.reshape(weight, weight.shape + (1,) * (total.ndim - weight.ndim))
+            over = 1.0 if one.kind == MEAN else counted
+            found[one.name] = np.where(counted > 0, total / over, np.nan)
+    return found
+
+
+def _total(total: Total) -> np.ndarray:
+    """A sum on the host, in float64."""
+    value = whole(total.value).astype(np.float64)
+    return value if total.low is None else value + whole(total.low).astype(np.float64)

@@ -1,0 +1,271 @@
+"""The compiled part of a run's statistics in time: which fields they read, and the sums that the run carries."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import PartitionSpec
+
+from simjax.core.domain import Domain
+from simjax.core.model import Output
+from simjax.driver.output.instrument import Instrument
+from simjax.driver.programs.programs_of_run import CompiledFieldRun, CompiledRun
+from simjax.driver.start.build import Plan
+from simjax.errors import ConfigurationError
+from simjax.grid import AXES, CENTER
+from simjax.instruments.operators import Diagnostic
+from simjax.models.measures import Measure, measure_of
+from simjax.schema.errors import closest
+from simjax.schema.instruments import TOLERANCE, InstrumentConfig
+from simjax.schema.time_statistics import COVARIANCE, MAX, MIN, THIRD_MOMENT, VARIANCE, StatisticsConfig
+from simjax.stepping.clock import Schedule
+from simjax.stepping.moments import Averages, Moments, Sums
+from simjax.stepping.watching import Gathering, Phases, Start, due_at_frames, due_by_time
+
+
+class Statistic(NamedTuple):
+    """A time statistic of a run, an entry of `statistics`. over: the axes that are averaged over, by number.
+    instrument: what `variables` are read by, where they are no fields."""
+
+    source: StatisticsConfig
+    variables: tuple[Output, ...]
+    moments: Moments
+    over: tuple[int, ...]
+    instrument: Instrument | None = None
+
+    def shapes(self, domain: Domain) -> dict[str, tuple[int, ...]]:
+        """The shape of each variable's statistics, of all devices together."""
+        if self.instrument is not None:
+            operators = self.instrument.operators.items()
+            return {name: self.instrument.seen_shape(operator, domain.grid) for name, operator in operators}
+        shape = tuple(domain.grid.shape[axis] for axis in self.kept(domain.grid.ndim))
+        return {one.name: shape for one in self.variables}
+
+    def spec(self, domain: Domain) -> PartitionSpec:
+        """The partition of every variable's statistics."""
+        if self.instrument is not None:
+            return next(iter(self.instrument.operators.values())).spec(domain)
+        return PartitionSpec(*(domain.spec()[axis] for axis in self.kept(domain.grid.ndim)))
+
+    def kept(self, ndim: int) -> tuple[int, ...]:
+        """The axes that are not averaged over."""
+        return tuple(axis for axis in range(ndim) if axis not in self.over)
+
+
+class CompiledStatistics:
+    """The statistics in time of a run, by name; none of a run without."""
+
+    def __init__(self, programs: CompiledRun, instruments: Mapping[str, Instrument]):
+        self.programs = programs
+        self.entries: dict[str, Statistic] = {}
+        for source in programs.config.statistics:
+            if source.of_instrument:
+                self.entries[source.name] = _of_instrument(source, instruments[source.of[0]])
+            elif isinstance(programs, CompiledFieldRun):
+                self.entries[source.name] = _of_fields(source, programs)
+            else:
+                self.entries[source.name] = _of_instrument(source, _quantities(source, programs))
+
+    def __bool__(self) -> bool:
+        return bool(self.entries)
+
+    @property
+    def has_windows(self) -> bool:
+        """Tell whether a set ends before the run does."""
+        return any(one.source.window is not None for one in self.entries.values())
+
+    # ------------------------------------------------------------------ sums
+
+    def _zero(self, name: str) -> Sums:
+        """One member's sums before the first sample, on the host, of all devices together."""
+        statistic, phase = self.entries[name], self.entries[name].source.phase
+        zero = statistic.moments.zero(statistic.shapes(self.programs.domain), self.programs.dtype)
+        if phase is None:
+            return zero
+        apart = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (phase.bins, *leaf.shape)), zero)
+        return apart._replace(waiting=zero.waiting)
+
+    def _specs_of(self, name: str) -> Any:
+        kept = self.entries[name].spec(self.programs.domain)
+        kept = kept if self.entries[name].source.phase is None else PartitionSpec(None, *kept)
+        specs = jax.tree.map(lambda leaf: kept, self._zero(name))
+        numbers = PartitionSpec()
+        weight = specs.weight._replace(value=numbers, low=None if specs.weight.low is None else numbers)
+        return self.programs._member_specs(specs._replace(weight=weight, waiting=numbers))
+
+    @property
+    def specs(self) -> dict[str, Any]:
+        """The partition of the sums."""
+        return {name: self._specs_of(name) for name in self.entries}
+
+    def zero(self, name: str) -> Sums:
+        """The sums of all members before the first sample, on the devices."""
+        members = self.programs.members
+        lead = () if members is None else (members,)
+        zeros = jax.tree.map(lambda leaf: np.broadcast_to(leaf, lead + leaf.shape), self._zero(name))
+        return self.programs._place(zeros, self._specs_of(name))
+
+    def start(self) -> dict[str, Sums]:
+        """The sums at the start of a run."""
+        return {name: self.zero(name) for name in self.entries}
+
+    def template(self) -> dict[str, Sums]:
+        """Shapes, dtypes and shardings of the sums, to restore a checkpoint."""
+        return jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding), self.start()
+        )
+
+    # ------------------------------------------------------------------ in the loop over steps
+
+    def gatherings(self, schedule: Schedule, model, params, files) -> dict[str, Gathering]:
+        """The sums that the loop over steps adds states to, with the fields that they read."""
+        return {name: self._gathering(one, schedule, model, params, files) for name, one in self.entries.items()}
+
+    def _gathering(self, statistic: Statistic, schedule: Schedule, model, params, files) -> Gathering:
+        programs, every, instrument = self.programs, statistic.source.interval, statistic.instrument
+        names = [output.name for output in statistic.variables]
+
+        def read(t, state) -> dict[str, jax.Array]:
+            looked_at = statistic.variables if instrument is None else instrument.variables
+            view = programs.view(model, t, state, params, looked_at)
+            if instrument is not None:
+                view = view._replace(start=files.get("position"))
+                return {name: instrument.seen(operator, view) for name, operator in instrument.operators.items()}
+            return {name: view.variables[name] for name in names}
+
+        is_due = due_at_frames if every is None else None
+        if every:
+            is_due = due_by_time(schedule.interval, every, TOLERANCE)
+        averages = dict.fromkeys(names, _averages(model.domain, statistic.over))
+        always = programs.members is not None  # as `taken_where` says
+        phase = statistic.source.phase
+        phases = None if phase is None else Phases(phase.period, phase.bins)
+        return Gathering(statistic.moments, read, averages, is_due, always, phases)
+
+    def starts(self, plan: Plan, frame: int) -> dict[str, Start]:
+        """When states count in a frame."""
+        begin, dtype, found = plan.time_after(frame), self.programs.dtype, {}
+        for name, one in self.entries.items():
+            every = one.source.interval
+            first = (math.ceil(begin / every - TOLERANCE) * every - begin) if every else 0.0
+            phase = one.source.phase
+            turned = 0.0 if phase is None else begin / phase.period * phase.bins % phase.bins
+            numbers = one.source.start - begin, first, turned
+            found[name] = Start(*(jnp.asarray(number, dtype) for number in numbers))
+        return found
+
+    # ------------------------------------------------------------------ on the host
+
+    def window_ends(self, name: str, begun: float, time: float) -> bool:
+        """Tell whether the set that has `begun` ends at a time, that of a frame."""
+        source = self.entries[name].source
+        if source.window is None:
+            return False
+        sets = [math.floor((t - source.start) / source.window + 1e-9) for t in (begun, time)]
+        return sets[1] > sets[0]
+
+
+def _averages(domain: Domain, over: tuple[int, ...]) -> Averages:
+    """Reductions of this block's field over some axes, across the devices along them."""
+    if not over:
+        return Averages(*(lambda u: u,) * 4)
+    along = Domain(domain.grid, [entry if axis in over else None for axis, entry in enumerate(domain.split)])
+    count = math.prod(domain.grid.shape[axis] for axis in over)
+    lead = tuple(range(len(over)))
+
+    def largest(u: jax.Array) -> jax.Array:
+        u = jnp.moveaxis(u, over, lead)
+        kept = u.shape[len(over) :]
+        return jax.vmap(along.max, in_axes=1)(u.reshape(-1, math.prod(kept))).reshape(kept)
+
+    return Averages(
+        mean=lambda u: along.total(jnp.sum(u, over)) / count,
+        expand=lambda u: jnp.expand_dims(u, over),
+        min=lambda u: -largest(-u),
+        max=largest,
+    )
+
+
+def _of_instrument(source: StatisticsConfig, instrument: Instrument) -> Statistic:
+    variables = tuple(instrument.outputs.values())
+    if COVARIANCE in source.kinds and instrument.source.kind == "slice":
+        for a, b in itertools.combinations(variables, 2):
+            if a.offset != b.offset:
+                raise ConfigurationError(
+                    f"statistics {source.name!r}: kinds={COVARIANCE}: {a.name} and {b.name} of the slice "
+                    f"{instrument.source.name!r} lie at different places of a cell; give the slice values at cell "
+                    "centres."
+                )
+    return Statistic(source, variables, _moments(source.kinds, [one.name for one in variables]), (), instrument)
+
+
+def _quantities(source: StatisticsConfig, programs: CompiledRun) -> Instrument:
+    """An instrument that reads numbers that the model tells of its particles."""
+    known = sorted(programs.observed_shapes()[1])
+    outputs = {}
+    for name in source.of:
+        if name not in known:
+            close = closest(name, known)
+            hint = f"did you mean '{close}'? " if close else ""
+            raise ConfigurationError(
+                f"statistics {source.name!r}: of={name}: no quantity of model={programs.config.model} and no "
+                f"instrument; {hint}There are {', '.join(known)}."
+            )
+        measure = measure_of(programs.measures, name) or Measure("1", "")
+        outputs[name] = Output(name, (), measure.units, measure.long_name or name.replace("_", " "))
+    read_by = InstrumentConfig("quantities", source.name, source.of, source.every, {})
+    return Instrument(read_by, {name: Diagnostic(name) for name in outputs}, outputs)
+
+
+def _of_fields(source: StatisticsConfig, programs: CompiledFieldRun) -> Statistic:
+    kinds, known = source.kinds, {output.name: output for output in programs.outputs_named(source.of)}
+    written = programs.config.schema.written(programs.grid.ndim, programs.config.counts)
+    variables = tuple(known[name] for name in dict.fromkeys(name for own in source.of for name in written[own]))
+    over = tuple(AXES.index(axis) for axis in source.over)
+    where = f"statistics {source.name!r}"
+    for output in variables:
+        for axis in over:
+            if output.offset[axis] != CENTER and not programs.config.boundaries[axis].periodic:
+                raise ConfigurationError(
+                    f"{where}: over={list(source.over)}: {output.name} lies on faces along {AXES[axis]}, where there "
+                    f"are walls, so its values do not stand for equal parts; write values at cell centres"
+                    f"{_centred(programs, output)}."
+                )
+    if COVARIANCE in kinds:
+        for a, b in itertools.combinations(variables, 2):
+            if a.offset != b.offset:
+                raise ConfigurationError(
+                    f"{where}: kinds={COVARIANCE}: {a.name} and {b.name} lie at different places of a cell; write "
+                    f"values at cell centres{_centred(programs, a, b)}."
+                )
+    return Statistic(source, variables, _moments(kinds, [output.name for output in variables]), over)
+
+
+def _moments(kinds: Sequence[str], variables: Sequence[str]) -> Moments:
+    """The moments that these kinds are made of."""
+    names = tuple(variables)
+    pairs = tuple((name, name) for name in names) if {VARIANCE, THIRD_MOMENT} & {*kinds} else ()
+    if COVARIANCE in kinds:
+        pairs += tuple(itertools.combinations(names, 2))
+    return Moments(
+        means=names if {*kinds} - {MIN, MAX} else (),
+        pairs=pairs,
+        thirds=names if THIRD_MOMENT in kinds else (),
+        mins=names if MIN in kinds else (),
+        maxs=names if MAX in kinds else (),
+    )
+
+
+def _centred(programs: CompiledFieldRun, *outputs: Output) -> str:
+    """A hint of the derived fields at cell centres, where there are some."""
+    known = programs.config.schema.written(programs.grid.ndim, programs.config.counts)
+    wanted: Mapping[str, None] = dict.fromkeys(
+        f"{o.vector}_centered" for o in outputs if o.vector and f"{o.vector}_centered" in known
+    )
+    return f", {', '.join(wanted)}" if wanted else ""

@@ -1,0 +1,294 @@
+"""A stage of a flow around bodies: no slip, the motion of a free body, the projection, and what the bodies take."""
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.core import Tracer
+
+from simjax.core.boundary import FieldLayout
+from simjax.core.domain import Domain
+from simjax.core.model import Measure
+from simjax.grid import AXES, CENTER
+from simjax.models.flow.bodies import free_body, solids
+from simjax.models.flow.bodies.free_body import Body, Bulk
+from simjax.models.flow.bodies.solid_geometry import inverse, mirrored, on_block
+from simjax.models.flow.bodies.solid_moments import Displaced, moments, planes
+from simjax.models.flow.sides.openings import with_outlets
+
+SEEPAGE = 0.25
+"""Steps over which flow through faces that the surface holds follows the pressure: as long as the first stage of any
+scheme or shorter, so that the pressure of cells with such faces alone settles."""
+
+GAP = 2
+"""Cells between a free body and a side that is not periodic, at least."""
+
+
+def constrained(flow: Any, t, dt, state: Any, params: Any):
+    """Velocity, outlets, reaction and body after a stage that ends at `t`, once sides are imposed.
+
+    flow: of `models.flow.incompressible`; see `models.flow.bodies.solids` and `models.flow.bodies.free_body`.
+    """
+    domain, projection, before, body = flow.domain, flow.projection, state.reaction, state.body
+    layout, now = projection.layout, jnp.asarray(t, state.velocity[0].dtype)
+    immersion, layouts = flow.immersion_at(now, _solid_at(flow, state, params)), flow.layouts_at(t, state)
+    reach = reach_of(domain, params.viscosity, before)
+    joined = immersion.join(domain, state.velocity, layouts, t, reach)
+    motion, moves, bulk = jnp.zeros(()), jnp.zeros((), bool), flow.bulk
+    if body is not None:
+        # Outside of steps, as at the start: no time passes, or the virtual mass is that of a disk.
+        bulk = free_body.round_bulk(displaced_of(flow, params)) if bulk is None else bulk
+        moves = free_body.moving(flow.solid.free, domain.grid.ndim, before.elapsed)
+        motions = free_body.motions(immersion, domain, layout, t, reach)
+        offered = [u - v for u, v in zip(state.velocity, joined, strict=True)]
+        offered = jnp.concatenate(moments(domain, layout, offered, immersion.faces.centre)) + jnp.stack(before.beside)
+        motion = free_body.next_motion(body, params.body, bulk, moves, offered, motions.taken)
+        motion = _of_all_blocks(domain, motion)
+        carried, blocked = (free_body.together(one, motion) for one in (motions.carried, motions.blocked))
+        joined, immersion = tuple(map(jnp.add, joined, carried)), immersion.moved_by(blocked)
+    joined = domain.impose(joined, flow.layouts, t)
+    flowing = immersion.through(domain, joined, layouts, t)
+    step, known = jnp.asarray(dt, now.dtype), projection.gradient(inverse(before.elapsed) * before.impulse)
+    flowing = tuple(map(jnp.add, flowing, solids.seepage(immersion, known, SEEPAGE * step)))
+    divergence = _less_swelling(flow, immersion, t, projection.divergence(flowing, t, layouts))
+    phi = solids.potential(immersion, domain, divergence, before.impulse)
+    slopes = projection.gradient(phi)
+    after = solids.reaction(immersion, domain, layout, before, state.velocity, joined, phi, slopes, step)
+    if body is not None:
+        taken = before.elapsed * jnp.stack([*after.force, *after.torque])
+        found = free_body.after_stage(body, params.body, bulk, moves, motion, taken, before.elapsed)
+        body, more = _of_all_blocks(domain, found)
+        after = solids.with_more(after, *jnp.split(more, [domain.grid.ndim]))
+    elif flow.solid.moving:
+        length = jnp.asarray(dt, now.dtype)
+        after = solids.with_more(after, *flow.solid.inertia(domain, layout, immersion.faces, now, length))
+    parts = zip(joined, immersion.projected, slopes, strict=True)
+    around = tuple(u - share * slope for u, share, slope in parts)
+    return around, projection.outlets_after(state.outlets, phi), after, body
+
+
+def reach_of(domain: Domain, viscosity: Array, reaction: solids.Reaction) -> solids.Reach:
+    """Reach of the friction of bodies in a stage, on a velocity or on a scalar with a diffusivity.
+
+    What a run starts from is slowed as by a time in which it diffuses through a cell: a start that does not know of
+    the bodies would change at once where their surface passes a face.
+    """
+    begun = reaction.elapsed + reaction.step > 0
+    first = min(domain.grid.mean_spacing) ** 2
+    return solids.Reach(jnp.where(begun, viscosity * reaction.elapsed, first), viscosity * reaction.step)
+
+
+def displaced_of(flow: Any, params: Any) -> Displaced:
+    """The fluid that a free body displaces: found before the steps, or now."""
+    if flow.bulk is not None:
+        return flow.bulk.displaced
+    return free_body.displaced_at_start(
+        flow.solid, flow.domain, flow.projection.layout, params.body.initial_velocity.dtype
+    )
+
+
+def size_note(flow: Any) -> list[str]:
+    """A sentence on what the grid has of a free body, where its shape is known before anything is compiled.
+
+    The errors are those of discs and balls at any place: a cell's part in the body is that of a plane surface.
+    """
+    if flow.solid is None or flow.solid.free is None:
+        return []
+    # Numbers of its shape may be unknowns.
+    if any(isinstance(leaf, Tracer | jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(flow.solid)):
+        return []
+    domain, dtype = flow.domain.unsplit(), jnp.result_type(float)
+    volume = jax.jit(lambda: free_body.displaced_at_start(flow.solid, domain, flow.projection.layout, dtype).volume)()
+    ndim, h = domain.grid.ndim, math.prod(domain.grid.mean_spacing) ** (1 / domain.grid.ndim)
+    across = 2 * (float(volume) / (math.pi if ndim == 2 else 4 / 3 * math.pi)) ** (1 / ndim) / h
+    # Of spheres the errors of many cut cells cancel sooner. Fewer than 5.5 cells do not have the shape.
+    weight = 0.1 if across >= (11 if ndim == 2 else 7.5) else 0.5
+    weight, inertia = (weight, 60 / across**2) if across >= 5.5 else (10, 15)
+    return [
+        f"The body displaces {float(volume):.4g} m{ndim} on this grid, as a {'disc' if ndim == 2 else 'ball'} "
+        f"{across:.3g} cells across: its weight is right to {weight:g} %, its moments of inertia to {inertia:.2g} %, "
+        "where it is round."
+    ]
+
+
+def _solid_at(flow: Any, state: Any, params: Any) -> solids.Solid | None:
+    """The solid of a free body at its present place."""
+    if state.body is None:
+        return None
+    centre = displaced_of(flow, params).centre
+    return free_body.moved(flow.solid, flow.domain, flow.projection.layout, centre, state.body)
+
+
+def bulk_of(flow: Any, params: Any) -> Bulk:
+    """Properties of a free body that follow from its shape, found once before the steps."""
+    domain, layout, dtype = flow.domain, flow.projection.layout, params.body.initial_velocity.dtype
+    start = jnp.zeros((), dtype)
+    still = flow.state_from({"velocity": (jnp.zeros(domain.block_shape, dtype),) * domain.grid.ndim}, params)
+    immersion = flow.immersion_at(start, _solid_at(flow, still, params))
+    # Without friction, as in a push that lasts no time, faces would be held or free as the surface lies.
+    reach = reach_of(domain, params.viscosity, still.reaction)
+    motions = free_body.motions(immersion, domain, layout, start, reach)
+    walls = with_outlets(domain, flow.projection.still_walls(), still.outlets, start)
+
+    def taken(motion) -> Array:
+        """Momenta that the pressure takes when the body gains one of a motion."""
+        carried, blocked = motion
+        through = immersion.moved_by(blocked).through(domain, carried, walls, start)
+        divergence = flow.projection.divergence(through, start, walls)
+        phi = solids.potential(immersion, domain, divergence, jnp.zeros_like(divergence))
+        slopes = zip(immersion.projected, flow.projection.gradient(phi), strict=True)
+        pushed = [(1 - share) * slope for share, slope in slopes]
+        return jnp.concatenate(moments(domain, layout, pushed, immersion.faces.centre))
+
+    every = (tuple(map(jnp.stack, zip(*part, strict=True))) for part in (motions.carried, motions.blocked))
+    return Bulk(displaced_of(flow, params), jax.lax.map(taken, tuple(every)).T)
+
+
+def longest_step(flow: Any, params: Any) -> Array:
+    """The longest step that springs of a free body allow."""
+    return free_body.longest_step(params.body, displaced_of(flow, params))
+
+
+def acting(
+    flow: Any, t, state: Any, params: Any, forcing: Sequence[Array]
+) -> tuple[tuple[Array, ...], solids.Reaction, Body | None]:
+    """Effect of bodies between stages.
+
+    forcing: the acceleration of the fluid by forces, of each component.
+
+    Returns:
+        The acceleration of each component by bodies beside that by ghost values, the rates of change of the reaction,
+        and those of a free body before the fluid acts.
+    """
+    domain, layout, u = flow.domain, flow.projection.layout, state.velocity
+    solid, now = _solid_at(flow, state, params) or flow.solid, jnp.asarray(t, u[0].dtype)
+    faces = solid.faces(domain, layout, now, now.dtype) if flow.immersion is None else flow.immersion.faces
+    if state.body is not None:
+        moving = free_body.velocities(domain, layout, faces.centre, state.body.motion)
+        faces = dataclasses.replace(faces, velocity=moving)
+    reach = reach_of(domain, params.viscosity, state.reaction)
+    rates = solids.slowing(domain, layout, faces, u, flow.layouts_at(t, state), t, reach)
+    slowed = tuple(params.viscosity * rate for rate in rates)
+    # Forces act on the fluid alone: what they give to faces in the place of bodies is no force of the fluid.
+    beside = [-a - closed * f for a, closed, f in zip(slowed, faces.closed, forcing, strict=True)]
+    beside = jnp.concatenate(moments(domain, layout, beside, faces.centre))
+    body = None if state.body is None else free_body.rates(state.body, params.body, displaced_of(flow, params))
+    return slowed, solids.acting(state.reaction, list(beside)), body
+
+
+def _of_all_blocks(domain: Domain, tree: Any) -> Any:
+    """Numbers that are the same in all blocks, typed as such: their mean."""
+    count = domain.total(jnp.ones(()))
+    return jax.tree.map(lambda one: one / count.astype(one.dtype), domain.total(tree))
+
+
+def flow_through_faces(
+    flow: Any, t, state: Any, layouts: Sequence[FieldLayout]
+) -> tuple[tuple[Array, ...], Array | None]:
+    """Volume per time and area that flows through faces around bodies that move as given, over their whole area.
+
+    Its divergence is the second result: `swelling`.
+    """
+    immersion = flow.immersion_at(jnp.asarray(t, state.velocity[0].dtype))
+    slopes = flow.projection.gradient(state.reaction.pressure)
+    seeping = solids.seepage(immersion, slopes, SEEPAGE * state.reaction.step)
+    flowing = tuple(map(jnp.add, immersion.through(flow.domain, state.velocity, layouts, t), seeping))
+    return flowing, swelling(flow, immersion, t)
+
+
+def swelling(flow: Any, immersion: solids.Immersion, t) -> Array | None:
+    """The divergence of the velocity of bodies, times the part of each cell in them: what they gain by themselves.
+
+    What flows into a cell by that velocity, through its closed parts, is what its surface pushes out and this. It is
+    zero for rigid bodies, and None for those at rest. A cell that hardly opens would else have to let out all that the
+    body in it gains.
+    """
+    if immersion.solid is None:
+        return None
+    velocity = immersion.faces.velocity
+    assert velocity is not None
+    kinds = (mirrored(flow.projection.layout),) * len(velocity)
+    return immersion.solid * flow.projection.divergence(velocity, t, kinds)
+
+
+def _less_swelling(flow: Any, immersion: solids.Immersion, t, divergence: Array) -> Array:
+    gained = swelling(flow, immersion, t)
+    return divergence if gained is None else divergence - gained
+
+
+def divergence(flow: Any, t, state: Any, params: Any) -> Array:
+    """div(u), beside bodies that of `Immersion.through`; zero in cells that their surface cuts.
+
+    There it is of the order of what the pressure changes by in a step: see `solids.potential`.
+    """
+    layouts, domain, layout = flow.layouts_at(t, state), flow.domain, flow.projection.layout
+    if flow.solid is None:
+        return flow.projection.divergence(state.velocity, t, layouts)
+    now = jnp.asarray(t, state.velocity[0].dtype)
+    immersion = flow.immersion_at(now, _solid_at(flow, state, params))
+    if state.body is not None:
+        still = jnp.zeros((), now.dtype)
+        motions = free_body.motions(immersion, domain, layout, t, solids.Reach(still, still))
+        immersion = immersion.moved_by(free_body.together(motions.blocked, state.body.motion))
+    flowing = immersion.through(domain, state.velocity, layouts, t)
+    found = _less_swelling(flow, immersion, t, flow.projection.divergence(flowing, t, layouts))
+    return jnp.where(immersion.uncut, found, 0.0)
+
+
+def unphysical(flow: Any, state: Any, params: Any) -> dict[str, Array]:
+    """Cells near sides into which a free body reaches; all, where its centroid is beyond a side.
+
+    Narrower gaps are not resolved: what the pressure in them takes of the body's momentum grows without bound, and soon
+    by more than the virtual mass allows.
+    """
+    domain, layout, centre = flow.domain, flow.projection.layout, displaced_of(flow, params).centre
+    solid, dtype = _solid_at(flow, state, params), state.velocity[0].dtype
+    assert solid is not None
+    beside, beyond = jnp.zeros(domain.block_shape, bool), jnp.zeros((), bool)
+    for axis, n in enumerate(domain.block_shape):
+        if layout.is_periodic(axis):
+            continue
+        shape = tuple(n if k == axis else 1 for k in range(len(domain.block_shape)))
+        index = (domain.first_index(axis) + jnp.arange(n, dtype=jnp.int32)).reshape(shape)
+        beside = beside | (index < GAP) | (index >= domain.grid.shape[axis] - GAP)
+        place = centre[axis] + state.body.displacement[axis]
+        beyond = beyond | (place < domain.grid.lower[axis]) | (place > domain.grid.upper[axis])
+    distance = on_block(solid.distance, domain, (CENTER,) * domain.grid.ndim, jnp.zeros((), dtype), dtype)
+    return {f"body within {GAP} cells of a side of the box": (beside & (distance <= 0)) | beyond}
+
+
+def distance_by_numbers(flow: Any, params: Any, numbers: Mapping[str, Array]) -> Array:
+    """The distance from a free body at cell centres, where its `diagnosed` numbers have it."""
+    dtype, start = params.body.initial_velocity.dtype, free_body.at_start(flow.domain.grid.ndim, params.body)
+    displaced = displaced_of(flow, params)
+    body = free_body.placed(start, numbers, displaced.centre)
+    solid = free_body.moved(flow.solid, flow.domain, flow.projection.layout, displaced.centre, body)
+    return on_block(solid.distance, flow.domain, (CENTER,) * flow.domain.grid.ndim, jnp.zeros((), dtype), dtype)
+
+
+def diagnosed(flow: Any, state: Any, params: Any) -> dict[str, Array]:
+    """Force and torque on bodies, and where a free one is."""
+    if state.reaction is None:
+        return {}
+    ndim, acting = flow.domain.grid.ndim, state.reaction
+    found = {f"force_{axis}": force for axis, force in zip(AXES, acting.force, strict=False)}
+    found |= dict(zip(_torques(ndim), acting.torque, strict=True))
+    return found if state.body is None else found | free_body.diagnosed(state.body, displaced_of(flow, params).centre)
+
+
+def measures(ndim: int, solid: solids.Solid | None) -> dict[str, Measure]:
+    """Units and meanings of `diagnosed`."""
+    if solid is None:
+        return {}
+    force, torque = ("m3 s-2", "m4 s-2") if ndim == 2 else ("m4 s-2", "m5 s-2")
+    found = {f"force_{axis}": Measure(force, f"{axis}-force on the bodies") for axis in AXES[:ndim]}
+    found |= {name: Measure(torque, f"{name[-1]}-torque on the bodies") for name in _torques(ndim)}
+    return found if solid.free is None else found | free_body.measures(ndim)
+
+
+def _torques(ndim: int) -> tuple[str, ...]:
+    return ("torque_z",) if len(planes(ndim)) == 1 else tuple(f"torque_{axis}" for axis in AXES)

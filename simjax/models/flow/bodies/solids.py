@@ -1,0 +1,493 @@
+"""Solid bodies in incompressible flow: no slip along grid lines, mass by the open parts of faces.
+
+Beside a surface the Laplacian of a velocity has what is linear along grid lines from the surface (Gibou, Fedkiw, Cheng
+and Kang 2002, J. Comput. Phys. 176, 205): by ghost values in bodies, and, the nearer a face is to the surface, by a
+friction that grows without bound. What flows through a face counts with the part of it that is open (Ng, Min and Gibou
+2009, J. Comput. Phys. 228, 8807) and with the profile of the velocity beside. Every weight goes to nothing where its
+rule ends, so that a flow does not jump as a body moves across the grid, and its derivative by place and shape is that
+of its change. The pressure of the last step drives the next one, so that the projection adds its change only, and a
+steady flow hardly depends on the time step.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from simjax.core.boundary import FieldLayout
+from simjax.core.domain import Domain
+from simjax.grid import CENTER
+from simjax.jaxpr.jaxpr_parts import part
+from simjax.models.flow.bodies.solid_geometry import (
+    OF_CELLS,
+    at_faces,
+    at_nodes,
+    between,
+    counted,
+    face_offset,
+    followed,
+    friction,
+    ghost_depth,
+    ghost_weights,
+    held,
+    inverse,
+    inverse_squares,
+    mean_positive,
+    mirrored,
+    neighbour_sum,
+    on_block,
+    open_cells,
+    open_part,
+    peeled,
+    shares_of,
+    straightened,
+    weights_below,
+)
+from simjax.models.flow.bodies.solid_moments import displaced, moments, planes
+from simjax.ops.difference import shift
+from simjax.ops.spacing import Spacing
+from simjax.solvers.elliptic import Elliptic, cut, elliptic
+from simjax.solvers.multigrid import Approximate, solve_elliptic
+
+MOST_ITERATIONS = 400
+"""Most iterations of conjugate gradients for the pressure. With the direct solve without bodies, a plate three cells
+thick took 140 in double precision."""
+
+
+class Reaction(eqx.Module):
+    """Pressure, and the force and torque of the fluid on bodies, of the last stage; zero before the first one.
+
+    pressure: kinematic, at cell centres. force: of the fluid on all bodies, over its density, one number per axis.
+    torque: the same, one number in a plane and three in space. impulse, elapsed: integrals of the pressure and of one
+    over the time since the last stage, zero after each. beside: the same integral of the force and the torque that the
+    momentum lost in `reaction` does not hold, numbers in their order. step: the length of the last step.
+    """
+
+    pressure: Array
+    force: tuple[Array, ...]
+    torque: tuple[Array, ...]
+    impulse: Array
+    elapsed: Array
+    beside: tuple[Array, ...]
+    step: Array
+
+
+class Faces(eqx.Module):
+    """Geometry of bodies at the faces of each component.
+
+    depth: of the faces in the fluid, below zero in bodies, with one more all around. closed: the part in bodies of the
+    volumes around them. velocity: V, of the bodies; None: they are at rest. centre: that torques are about.
+    """
+
+    depth: tuple[Array, ...]
+    closed: tuple[Array, ...]
+    velocity: tuple[Array, ...] | None
+    centre: Array
+
+    @property
+    def fluid(self) -> list[Array]:
+        """Masks of the faces whose centres lie in the fluid."""
+        return [shift(depth, depth.ndim) > 0 for depth in self.depth]
+
+
+class Reach(eqx.Module):
+    """Reach of friction: the viscosity times the time since the last stage, and times the step before.
+
+    Of a rate over the viscosity the share 1 / (1 + z)^2, z the rate times that of a step, is explicit: as steps become
+    short it is all, so that the order of the scheme stays; it takes a quarter of what there is at most; and it goes to
+    nothing where the rate grows without bound, as in bodies, so that nothing jumps as a face comes out of one. The rest
+    is implicit, and all of it before the first step.
+    """
+
+    now: Array
+    step: Array
+
+    def slowed(self, u: Array, rate: Array) -> Array:
+        """A field after friction, so far as it is implicit."""
+        return u / (1 + self.now * (rate - self.explicit(rate)))
+
+    def explicit(self, rate: Array) -> Array:
+        """The part of a rate that is explicit."""
+        lower = 1 + self.step * rate
+        return jnp.where(self.step > 0, rate / lower / lower, 0.0)
+
+
+class Immersion(eqx.Module):
+    """Coefficients of bodies at one time.
+
+    ghosts: see `solid_geometry.ghost_weights`. rate: of `solid_geometry.friction`. open: beta, the open part of faces.
+    profile: what the slope of the velocity beside a face counts with in the flow through it, beyond
+    beta u + (1 - beta) V. blocked: (1 - beta) V - profile . V. seeping: the part of faces through which fluid follows
+    the pressure, as the velocity there does not. projected: the share of the pressure's gradient that acts on faces.
+    uncut: whether cells have no face with a profile or one that seeps. active: whether cells have a pressure: where a
+    face of theirs is open. fill: in other cells, one over the number of neighbours that have one. operator:
+    -div(beta grad). inverse: near its inverse. solid: the part of each cell in bodies that have a velocity, else None.
+    """
+
+    faces: Faces
+    ghosts: tuple[Array, ...]
+    rate: tuple[Array, ...]
+    open: tuple[Array, ...]
+    profile: tuple[Array, ...]
+    blocked: tuple[Array, ...] | None
+    seeping: tuple[Array, ...]
+    projected: tuple[Array, ...]
+    uncut: Array
+    active: Array
+    fill: Array
+    operator: Elliptic
+    inverse: Approximate
+    solid: Array | None = None
+
+    def join(
+        self, domain: Domain, velocity: Sequence[Array], layouts: Sequence[FieldLayout], t, reach: Reach
+    ) -> tuple[Array, ...]:
+        """The velocity slowed by bodies beside their surface, and in bodies that which follows from it."""
+        found = self._with_ghosts(domain, self._slowed(velocity, reach), layouts, t)
+        if self.faces.velocity is None:
+            return found
+        return tuple(map(jnp.add, found, self.carried(domain, layouts[0], self.faces.velocity, t, reach)))
+
+    def carried(
+        self, domain: Domain, layout: FieldLayout, velocity: Sequence[Array], t, reach: Reach
+    ) -> tuple[Array, ...]:
+        """Part of `join` that a velocity of the bodies adds; `layout` tells along which axes fields are periodic."""
+        kinds = [mirrored(layout)] * domain.grid.ndim
+        kept = self._with_ghosts(domain, self._slowed(velocity, reach), kinds, t)
+        return tuple(map(jnp.subtract, velocity, kept))
+
+    def _slowed(self, velocity: Sequence[Array], reach: Reach) -> list[Array]:
+        return [reach.slowed(u, rate) for u, rate in zip(velocity, self.rate, strict=True)]
+
+    def _with_ghosts(self, domain: Domain, velocity: Sequence[Array], layouts, t) -> tuple[Array, ...]:
+        parts = zip(velocity, self._followed(domain, velocity, layouts, t), self.faces.fluid, self.ghosts, strict=True)
+        return tuple(jnp.where(fluid, u, weight * others) for u, others, fluid, weight in parts)
+
+    def _followed(self, domain: Domain, velocity: Sequence[Array], layouts, t) -> list[Array]:
+        padded = domain.pad(tuple(velocity), tuple(layouts), 1, t)
+        return [followed(u, depth) for u, depth in zip(padded, self.faces.depth, strict=True)]
+
+    def through(
+        self, domain: Domain, velocity: Sequence[Array], layouts: Sequence[FieldLayout], t
+    ) -> tuple[Array, ...]:
+        """Volume per time and area that flows through faces with the velocity, over their whole area."""
+        others = self._followed(domain, velocity, layouts, t)
+        parts = zip(self.open, velocity, self.profile, others, strict=True)
+        found = tuple(share * u + weight * more for share, u, weight, more in parts)
+        return found if self.blocked is None else tuple(map(jnp.add, found, self.blocked))
+
+    def blocked_by(self, domain: Domain, layout: FieldLayout, velocity: Sequence[Array], t) -> tuple[Array, ...]:
+        """`blocked` of a velocity of the bodies; `layout` tells along which axes fields are periodic."""
+        others = self._followed(domain, velocity, [mirrored(layout)] * domain.grid.ndim, t)
+        parts = zip(self.open, velocity, self.profile, others, strict=True)
+        return tuple((1 - share) * v - weight * more for share, v, weight, more in parts)
+
+    def moved_by(self, blocked: tuple[Array, ...]) -> "Immersion":
+        """The coefficients of the same bodies where another velocity of theirs blocks faces."""
+        return dataclasses.replace(self, blocked=blocked)
+
+
+class Solid(eqx.Module):
+    """Bodies in a flow, given by the distance from their surface, and their velocity.
+
+    distance: positive in the fluid, negative in bodies; an array at the centres of this block's cells, or a function
+    `(t, *coordinates)`. It needs to be a distance near the surface only, up to a factor: only its ratios between
+    neighbours count. velocity: of the material of the bodies, for each axis an array on the faces normal to it, a
+    function or None; it goes on smoothly for a cell into the fluid. Where it is left out they are at rest. moving:
+    whether any of these depends on time. beside: about how many cells lie along the surface, where that is known
+    before anything is compiled; None: they are counted where the distance is. free: of one rigid body, which motions
+    the forces of the fluid change, of "x", "y", "z" and "turn"; its distance is a function, that at the start, and it
+    lies inside of the box. None: bodies move as given. about: the point that torques are about, `(ndim,)`; None: the
+    centroid of all bodies.
+
+    Examples:
+        >>> def distance(t, x, y):
+        ...     return jnp.hypot(x - 0.5, y - 0.5) - 0.2
+        >>> domain = sj.Domain(sj.Grid((32, 32)))
+        >>> sides = [(sj.PeriodicSide(), sj.PeriodicSide())] * 2
+        >>> model = sj.Incompressible(domain, sides, solid=sj.Solid(distance))
+    """
+
+    distance: Array | Callable
+    velocity: tuple[Array | Callable | None, ...] | None = None
+    moving: bool = eqx.field(static=True, default=False)
+    beside: int | None = eqx.field(static=True, default=None)
+    free: tuple[str, ...] | None = eqx.field(static=True, default=None)
+    about: Array | None = None
+
+    @property
+    def fixed(self) -> bool:
+        """Tell whether the surface stays where it is, with its velocity."""
+        return not self.moving and self.free is None
+
+    def immersion(
+        self, domain: Domain, layout: FieldLayout, t, dtype, approximate: Callable[..., Approximate]
+    ) -> Immersion:
+        """The coefficients at time `t`.
+
+        layout: of the pressure. approximate: `(operator, layout)` -> what is near the inverse of the operator.
+        """
+        ndim, beside, block = domain.grid.ndim, mirrored(layout), domain.block_shape
+        near, below, here = self._distances(domain, layout, t, dtype)
+        # Where pressure moves the flow at all: not on walls, where its normal velocity is given.
+        inner = [k > 0 for k in elliptic(domain, layout, [jnp.ones((), dtype)] * ndim).conductances]
+        area, profile, seeping = [], [], []
+        for axis, depth in enumerate(here):
+            own, holds = shift(depth, ndim), held(depth)
+            volume = open_part(straightened(near, below, shares_of(ndim, axis, 1 / 3, OF_CELLS)), axis, below)
+            mean, whole = mean_positive(straightened(near, below, shares_of(ndim, axis, 1 / 2, OF_CELLS)), axis, below)
+            # That of the face's centre where all of it is open, though the surface is curved.
+            mean = mean + volume * (own - whole)
+            # In the fluid the mean of what grows from zero at the surface, over its value here; beside the surface and
+            # in bodies the rest of that mean is with the neighbours.
+            beta = jnp.where(volume < 1, (1 - holds) * mean * inverse(own) + holds * volume, 1.0)
+            rest = inner[axis] & (volume < 1) & (holds > 0)
+            area.append(beta)
+            profile.append(jnp.where(rest, (mean - beta * ghost_depth(depth)) * inverse_squares(depth), 0.0))
+            seeping.append(jnp.where(inner[axis], holds * beta, 0.0))
+        operator = elliptic(domain, layout, area)
+        active = operator.diagonal(0.0) > 0
+        uncut = active
+        for axis, n in enumerate(block):
+            whole = (profile[axis] == 0) & (seeping[axis] == 0)
+            uncut = uncut & cut(whole, axis, 0, n) & cut(whole, axis, 1, n + 1)
+
+        def lower(on_faces):
+            """The lower faces of this block's cells."""
+            return tuple(cut(on_faces[axis], axis, 0, n) for axis, n in enumerate(block))
+
+        faces = self._faces_at(domain, layout, t, near, below, here)
+        widths = domain.spacing(layout, 1, dtype)
+        rate = tuple(friction(depth, widths, axis).rate for axis, depth in enumerate(faces.depth))
+        area, profile, seeping = map(lower, (area, profile, seeping))
+        cell = min(domain.grid.mean_spacing)
+        projected = tuple(_share_projected(part, depth / cell) for part, depth in zip(area, faces.depth, strict=True))
+        padded = domain.pad(active.astype(dtype), beside, 1)
+        fill = jnp.where(active, 0.0, inverse(neighbour_sum(padded, ndim)))
+        still = Immersion(
+            faces,
+            tuple(map(ghost_weights, faces.depth)),
+            rate,
+            area,
+            profile,
+            None,
+            seeping,
+            projected,
+            uncut,
+            active,
+            fill,
+            operator,
+            approximate(operator, layout),
+        )
+        v = faces.velocity
+        if v is None:
+            return still
+        part = 1 - open_cells(at_nodes(straightened(near, below, (OF_CELLS,) * ndim), below), range(ndim))
+        return dataclasses.replace(still, blocked=still.blocked_by(domain, layout, v, t), solid=part)
+
+    def _distances(self, domain: Domain, layout: FieldLayout, t, dtype):
+        """The distance at centres with two cells more all around, `weights_below`, and the distance on the n + 1 faces
+        of each axis with one more all around."""
+        ndim = domain.grid.ndim
+        distance = domain.pad(on_block(self.distance, domain, (CENTER,) * ndim, t, dtype), mirrored(layout), 3)
+        below = weights_below(domain, layout, 3, dtype)
+        here = [at_faces(distance, axis, below) for axis in range(ndim)]
+        return peeled(distance, range(ndim)), below, here
+
+    def faces(self, domain: Domain, layout: FieldLayout, t, dtype) -> Faces:
+        """The geometry at faces at time `t`; `layout` is that of the pressure."""
+        return self._faces_at(domain, layout, t, *self._distances(domain, layout, t, dtype))
+
+    def _faces_at(
+        self, domain: Domain, layout: FieldLayout, t, near: Array, below: Sequence[Spacing], here: Sequence[Array]
+    ) -> Faces:
+        """The geometry at faces, from `_distances`."""
+        depth, closed, dtype = [], [], near.dtype
+        for axis, (n, one) in enumerate(zip(domain.block_shape, here, strict=True)):
+            depth.append(cut(one, axis, 0, n + 2))
+            # Along the axis the corners of the volume around a face are centres of cells.
+            corners = straightened(near, below, shares_of(near.ndim, axis, 1 / 3, OF_CELLS))
+            for k in range(near.ndim):
+                corners = corners if k == axis else between(corners, k, below[k])
+            closed.append(1 - cut(open_cells(corners, range(near.ndim)), axis, 0, n))
+        centre = self.about
+        if centre is None:
+            centre = displaced(domain, layout, peeled(near, (*range(near.ndim),) * 2)).centre
+        return Faces(tuple(depth), tuple(closed), self._velocities(domain, t, dtype), centre)
+
+    def _velocities(self, domain: Domain, t, dtype) -> tuple[Array, ...] | None:
+        """The velocity of the bodies on this block's lower faces; None: they are at rest."""
+        if self.velocity is None:
+            return None
+        found = (self.velocity_on_faces(domain, axis, t, dtype) for axis in range(domain.grid.ndim))
+        return tuple(jnp.zeros(domain.block_shape, dtype) if one is None else one for one in found)
+
+    def velocity_on_faces(self, domain: Domain, axis: int, t, dtype) -> Array | None:
+        """A component of the velocity of the bodies on this block's lower faces; None: they are at rest."""
+        given = None if self.velocity is None else self.velocity[axis]
+        return None if given is None else on_block(given, domain, face_offset(domain, axis), t, dtype)
+
+    def inertia(self, domain: Domain, layout: FieldLayout, faces: Faces, t, dt) -> tuple[Array, Array]:
+        """Force and torque over density that move fluid in the place of the bodies as they move: volumes times DV/Dt.
+
+        DV/Dt is the difference of V along the way of a point in the step `dt` that ends at `t`; arrays do not change.
+        """
+        ndim, dtype, rate = domain.grid.ndim, dt.dtype, inverse(dt)
+        given, gains = (None,) * ndim if self.velocity is None else self.velocity, []
+        for axis, (v, closed) in enumerate(zip(given, faces.closed, strict=True)):
+            if not callable(v):
+                gains.append(jnp.zeros(domain.block_shape, dtype))
+                continue
+            now = domain.coordinates(face_offset(domain, axis), dtype)
+            before = [x - dt * one(t, *now) if callable(one) else x for x, one in zip(now, given, strict=True)]
+            gained = jnp.broadcast_to(v(t, *now) - v(t - dt, *before), domain.block_shape)
+            gains.append(rate * closed * gained)
+        return moments(domain, layout, gains, faces.centre)
+
+
+@part("pressure solve")
+def potential(immersion: Immersion, domain: Domain, divergence: Array, impulse: Array) -> Array:
+    """phi with div(beta grad phi) = divergence, zero in bodies and of zero mean in the fluid.
+
+    It changes the impulse of the pressure, and is as exact as that needs: to a hundred roundings of their sum.
+    Bodies may cut the fluid into regions that nothing joins, of which each has a constant of its own: a term of a
+    hundred roundings of the operator holds these constants, whose gradient vanishes, and changes phi by no more.
+    What flows by the profile of the velocity follows the neighbours of a face, and their correction by phi is left out:
+    it vanishes with the change of the pressure, and the operator stays symmetric.
+    """
+    operator = immersion.operator
+    connected = immersion.active
+    volumes = jnp.where(connected, operator.mass, 0.0)
+    eps = float(jnp.finfo(divergence.dtype).eps)
+    shift = 100 * eps * sum(1 / h**2 for h in domain.grid.mean_spacing)
+
+    def without_mean(u: Array) -> Array:
+        mean = domain.sum(volumes * jnp.where(connected, u, 0.0)) / domain.sum(volumes)
+        return jnp.where(connected, u - mean, 0.0)
+
+    right = jnp.where(connected, divergence, 0.0)
+    if operator.closed:
+        # What profiles let through in total is taken from the cells that they belong to, where there are any, as far as
+        # they are open: one that hardly is would need a pressure without bound to let it pass.
+        cut_cells = connected & ~immersion.uncut
+        some = domain.sum(cut_cells.astype(right.dtype)) > 0
+        taken = jnp.where(some, jnp.where(cut_cells, operator.diagonal(0.0), 0.0), connected.astype(right.dtype))
+        right = without_mean(right - taken * (domain.sum(volumes * right) / domain.sum(volumes * taken)))
+    known = operator(lax.stop_gradient(impulse), 0.0)
+    found = solve_elliptic(
+        operator,
+        immersion.inverse,
+        -volumes * right,
+        shift,
+        tolerance=100 * eps,
+        limit=MOST_ITERATIONS,
+        scale=jnp.sqrt(domain.dot(known, known)),
+    ).solution
+    return without_mean(found) if operator.closed else jnp.where(connected, found, 0.0)
+
+
+def _share_projected(open_part: Array, depth: Array) -> Array:
+    """The share of the pressure's gradient that acts on a face: all in the fluid, less and less of it behind a surface.
+
+    There it vanishes with the open part. depth: in cells, with one more all around.
+    """
+    behind = jnp.maximum(-shift(depth, depth.ndim), 0.0)
+    return open_part * inverse(open_part + behind)
+
+
+def slowing(
+    domain: Domain,
+    layout: FieldLayout,
+    faces: Faces,
+    velocity: Sequence[Array],
+    layouts: Sequence[FieldLayout],
+    t,
+    reach: Reach,
+) -> tuple[Array, ...]:
+    """The explicit part of the friction of bodies in the Laplacian of each component, less ghost values in its place.
+
+    layout: of the pressure. layouts: of the velocity, whose values in bodies are those of `Immersion.join`.
+    """
+    ndim, widths = domain.grid.ndim, domain.spacing(layout, 1, velocity[0].dtype)
+    relative = domain.pad(tuple(velocity), tuple(layouts), 1, t)
+    if faces.velocity is not None:
+        given = domain.pad(faces.velocity, (mirrored(layout),) * ndim, 1)
+        relative = tuple(map(jnp.subtract, relative, given))
+    found = []
+    for axis, (u, depth) in enumerate(zip(relative, faces.depth, strict=True)):
+        by = friction(depth, widths, axis)
+        found.append(-counted(u, by) - reach.explicit(by.rate) * shift(u, ndim))
+    return tuple(found)
+
+
+def seepage(immersion: Immersion, gradients: Sequence[Array], time: Array) -> tuple[Array, ...]:
+    """Flow through faces whose velocity the surface holds, by the gradient of the pressure over a time.
+
+    Cells with such faces alone would else have a pressure that nothing bounds, as no velocity yields to it. It is of
+    the order of what flows within a cell of the surface by that gradient, of second order; where the surface holds
+    faces more and more, it takes over from their own velocity.
+    """
+    return tuple(-time * part * slope for part, slope in zip(immersion.seeping, gradients, strict=True))
+
+
+def reaction(
+    immersion: Immersion,
+    domain: Domain,
+    layout: FieldLayout,
+    before: Reaction,
+    free: Sequence[Array],
+    joined: Sequence[Array],
+    phi: Array,
+    gradients: Sequence[Array],
+    step: Array,
+) -> Reaction:
+    """The pressure, and the force and torque of the fluid on the bodies: the momentum that it loses to them in a stage.
+
+    before: the reaction with the impulse of the pressure that acted in the stage. free, joined: the velocity before and
+    after `join`. The gradient of that pressure acted everywhere and adds up to what is on the sides of the domain; that
+    of phi acts on open faces only, so that its sum over the other ones is the bodies'. With `Reaction.beside` it is
+    what the fluid does to them: the momentum of a periodic box changes by what drives the flow outside of bodies, less
+    this force, to rounding. In bodies the pressure is that of the fluid beside.
+    """
+    rate = inverse(before.elapsed)
+    lost = [
+        u - v - (1 - share) * slope
+        for u, v, share, slope in zip(free, joined, immersion.projected, gradients, strict=True)
+    ]
+    acted = jnp.concatenate(moments(domain, layout, lost, immersion.faces.centre)) + jnp.stack(before.beside)
+    force, torque = jnp.split(acted, [domain.grid.ndim])
+    pressure = rate * jnp.where(immersion.active, before.impulse + phi, 0.0)
+    pressure = pressure + immersion.fill * neighbour_sum(domain.pad(pressure, layout, 1), domain.grid.ndim)
+    return Reaction(
+        pressure,
+        tuple(rate * force),
+        tuple(rate * torque),
+        jnp.zeros_like(phi),
+        jnp.zeros_like(before.elapsed),
+        jax.tree.map(jnp.zeros_like, before.beside),
+        step,
+    )
+
+
+def with_more(reaction: Reaction, force: Array, torque: Array) -> Reaction:
+    """The reaction with more of a force and a torque."""
+    both = tuple(map(jnp.add, reaction.force, force)), tuple(map(jnp.add, reaction.torque, torque))
+    return dataclasses.replace(reaction, force=both[0], torque=both[1])
+
+
+def still(domain: Domain, like: Array) -> Reaction:
+    """The reaction before any step."""
+    ndim, zero = domain.grid.ndim, jnp.zeros((), like.dtype)
+    force, torque = (zero,) * ndim, (zero,) * len(planes(ndim))
+    return Reaction(jnp.zeros_like(like), force, torque, jnp.zeros_like(like), zero, (*force, *torque), zero)
+
+
+def acting(reaction: Reaction, beside: Sequence[Array]) -> Reaction:
+    """The rate of change of a reaction while its pressure acts, and `beside` the rate of `Reaction.beside`."""
+    none = jax.tree.map(jnp.zeros_like, reaction)
+    return dataclasses.replace(
+        none, impulse=reaction.pressure, elapsed=jnp.ones_like(reaction.elapsed), beside=tuple(beside)
+    )

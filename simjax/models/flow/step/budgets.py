@@ -1,0 +1,256 @@
+"""Budgets of momentum of an incompressible flow, and of kinetic energy in a box that it does not leave."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from simjax.core.model import Measure, Rounding
+from simjax.grid import AXES, LOWER, UPPER
+from simjax.models.axisymmetric import dimensions, ring_volumes, tapers_of
+from simjax.models.conserved import Accounts, Balanced, at_side
+from simjax.models.flow.axisymmetric_flow import volumes_around
+from simjax.models.flow.bodies.solid_setup import bodies_move
+from simjax.models.flow.sides import balance
+from simjax.models.flow.sides.openings import is_open, with_first_line
+from simjax.models.measures import length_power, product_of_units
+from simjax.ops import staggered
+from simjax.ops.axisymmetric import RADIAL
+from simjax.ops.spacing import Spacing, scaled
+
+KINETIC_ENERGY = "kinetic_energy"
+VISCOSITY, FORCES, DRAG, PRESSURE, BUOYANCY = (
+    f"made_by_{name}" for name in ("viscosity", "forces", "drag", "pressure", "buoyancy")
+)
+
+
+def budget_names(ndim: int) -> tuple[str, ...]:
+    """Quantities of a flow that have budgets: momentum along each axis, kinetic energy."""
+    return (*(f"momentum_{axis}" for axis in AXES[:ndim]), KINETIC_ENERGY)
+
+
+def unbalanced(name: str, advection: str) -> str:
+    """The sentence on a balance of a flow that carries its momentum by another scheme than the usual one."""
+    return f"outputs: the balance of {name} expects physics.advection=central2, and it is {advection}; leave it out"
+
+
+def unrubbed(name: str) -> str:
+    """The sentence on a balance of a flow beside walls with the friction of a turbulent layer."""
+    return f"outputs: the balance of {name} does not know the friction of wall_model sides; leave it out"
+
+
+def flow_variables(ndim: int) -> tuple[str, ...]:
+    """Variables that are written beside the velocity."""
+    return "pressure", "vorticity" if ndim == 2 else "vorticity_magnitude"
+
+
+def falling_energy(config: Any) -> tuple[tuple[str, str], ...]:
+    """Diagnostics that never rise: the energy of a flow that nothing drives. Bodies that move do work on it."""
+    driven = "velocity" in config.forcing or config.physics.bulk_velocity is not None or config.physics.body is not None
+    driven = driven or not config.walls_at_rest or is_open(config) or config.physics.advection.startswith("upwind")
+    return () if driven or bodies_move(config) else ((KINETIC_ENERGY, "enstrophy"),)
+
+
+class FlowBudgets(Balanced):
+    """Momentum and kinetic energy, over density, on the faces inside the box of `models.flow.incompressible`.
+
+    d/dt sum(u_i) = friction at sides + what is carried in there - alpha sum(u_i) + sum(f_i) + push of the pressure, to
+    rounding: the pressure is what the projection changes. d/dt sum(|u|^2 / 2) = work of moving walls - dissipation
+    - alpha sum(|u|^2) + sum(f . u): the pressure and the convective terms do no work, and what is left is the scheme's
+    error in time. What a side that a component crosses pulls at, and lets in, is the flow half a cell away from it: its
+    momentum reaches from the first cell's centre to the last one's. On an axisymmetric grid amounts are those in space,
+    and momentum_y has its balance, along z.
+    """
+
+    def balanced(self: Any):
+        volume = length_power(dimensions(self.domain.grid))
+        momentum, energy = (product_of_units(units, volume) for units in ("m s-1", "m2 s-2"))
+        *along, last = budget_names(self.domain.grid.ndim)
+        measures = {name: Measure(momentum, f"{name[-1]}-momentum over density") for name in along}
+        return measures | {last: Measure(energy, "kinetic energy over density")}
+
+    def made_by(self, name: str) -> tuple[str, ...]:
+        return (VISCOSITY, FORCES, DRAG) if name == KINETIC_ENERGY else (FORCES, DRAG, PRESSURE)
+
+    def unbalanced(self: Any, names):
+        asked = [name for name in names if name in budget_names(self.domain.grid.ndim)]
+        if not asked:
+            return ""
+        if self.solid is not None:
+            return f"outputs: the balance of {asked[0]} does not know what bodies take; leave it out"
+        if self.domain.grid.axisymmetric and "momentum_x" in asked:
+            return (
+                "outputs: the balance of momentum_x expects a Cartesian grid, as around an axis the pressure pushes on "
+                "the sides of rings; leave it out"
+            )
+        if self.momentum.advection != "central2":
+            return unbalanced(asked[0], self.momentum.advection)
+        if self.walls:
+            return unrubbed(asked[0])
+        if self.momentum.turbulence != "none":
+            return f"outputs: the balance of {asked[0]} does not know what turbulence models take; leave it out"
+        if self._passes_sides and KINETIC_ENERGY in asked:
+            return (
+                f"outputs: the balance of {KINETIC_ENERGY} expects sides that nothing flows through, as the pressure "
+                "does work there; leave it out"
+            )
+        return ""
+
+    @property
+    def _passes_sides(self: Any) -> bool:
+        """Tell whether the flow comes in or leaves anywhere."""
+        return bool(self.openings or balance.open_sides(self.layouts))
+
+    def roundings(self: Any, t, dt, state, params, tendency):
+        """Rounding of the divergence.
+
+        A rounding of the velocity leaves |u| / h. The projection takes grad(phi) from what a step adds, whose phi may
+        be as large as dt |du/dt| L, or around bodies dt p: a rounding of phi leaves phi / h^2. So large it is under
+        gravity in a closed box alone, where less than one rounding was found: a third of it counts.
+        """
+        grid, domain, slopes = self.domain.grid, self.domain, tendency().velocity
+        narrowest = [float(np.min(grid.widths(axis))) for axis in range(grid.ndim)]
+        crossed: Any = sum(domain.max(jnp.abs(u)) / h for u, h in zip(state.velocity, narrowest, strict=True))
+        pushed: Any = sum(domain.max(jnp.abs(a)) * length for a, length in zip(slopes, grid.lengths, strict=True))
+        if state.reaction is not None:
+            pushed = pushed + domain.max(jnp.abs(state.reaction.pressure))
+        taken = dt.astype(pushed.dtype) * pushed * sum(1 / h**2 for h in narrowest)
+        # Both faces of a cell along each axis may be rounded.
+        return {"max_divergence": Rounding(crossed + taken / 3, 2 * crossed)}
+
+    def is_closed(self: Any, axis):
+        return self.projection.layout.is_periodic(axis)
+
+    def amounts(self: Any, state, params):
+        momentum, square = self._summed(state.velocity), self._summed([u * u for u in state.velocity])
+        return self._named(momentum, 0.5 * sum(square))
+
+    def passing(self: Any, t, state, params, axis, side):
+        fluxes, work = [], jnp.zeros((), state.velocity[0].dtype)
+        for component, u in enumerate(state.velocity):
+            if component == axis:
+                fluxes.append(self._through_end(t, state, params, axis, side))
+                continue
+            flux, at_wall = self._through_wall(t, u, params, component, axis, side)
+            work = work + self._on_side(flux * at_wall, component, axis, side)
+            if self._passes_sides:
+                flux = flux + self._carried(t, state, component, axis, side)
+            fluxes.append(self._on_side(flux, component, axis, side))
+        return self._named(fluxes, work)
+
+    def made(self: Any, t, state, params) -> Accounts:
+        velocity = state.velocity
+        forces = [jnp.broadcast_to(self._force(i, t, params, u), u.shape) for i, u in enumerate(velocity)]
+
+        def spread(components, rings, h):
+            return tuple(staggered.laplacian(u, h, component, *rings) for component, u in enumerate(components))
+
+        rings = tapers_of(self.domain, self.projection.layout, velocity[0])
+        layouts = (self.layouts_at(t, state), (self.projection.layout,) * len(rings))
+        slopes = self.domain.apply_spaced(spread, (velocity, rings), layouts, width=1, t=t)
+        viscous = params.viscosity * sum(self._summed([u * k for u, k in zip(velocity, slopes, strict=True)]))
+        sides = [k for k in range(self.domain.grid.ndim) if not self.is_closed(k)]
+        for axis in sides:
+            for end, sign in ((LOWER, 1), (UPPER, -1)):
+                viscous = viscous - sign * self.passing(t, state, params, axis, end)[KINETIC_ENERGY]
+        dragged = self.pushed(velocity, [-params.drag * u for u in velocity])
+        return {VISCOSITY: {KINETIC_ENERGY: viscous}, FORCES: self.pushed(velocity, forces), DRAG: dragged}
+
+    def pushed(self, velocity: Sequence[Array], acceleration: Sequence[Array]) -> dict[str, Array]:
+        """Momentum and work, per time, of an acceleration of each component."""
+        work = sum(self._summed([u * a for u, a in zip(velocity, acceleration, strict=True)]))
+        return self._named(self._summed(acceleration), work)
+
+    def made_by_constraints(self: Any, change, params):
+        momentum = self._named(self._summed(change.velocity), 0.0)
+        return {PRESSURE: {name: push for name, push in momentum.items() if name != KINETIC_ENERGY}}
+
+    def _named(self: Any, momentum, energy) -> dict[str, Array]:
+        return dict(zip(budget_names(self.domain.grid.ndim), (*momentum, energy), strict=True))
+
+    def _summed(self: Any, components: Sequence[Array]) -> list[Array]:
+        """The sum of each component times the volumes around its faces inside the box, on this block."""
+        inner = list(self.domain.impose(tuple(components), self.projection.still_walls()))
+        for axis in (one.axis for one in self.openings if one.side == LOWER):
+            inner[axis] = with_first_line(self.domain, inner[axis], axis, jnp.zeros((), inner[axis].dtype))
+        return [jnp.sum(scaled(u, *self._around(i, u.dtype))) for i, u in enumerate(inner)]
+
+    def _around(self: Any, component: int, dtype, through: balance.Place | None = None) -> list[Spacing]:
+        """Factors of the volumes around a component's faces, or of the areas of their sides that are `through` a side.
+
+        They are widths along the axes, and the lengths of rings.
+        """
+        grid, axis = self.domain.grid, None if through is None else through[0]
+        widths = volumes_around(self.domain, self.projection.layout, (component,), dtype)[: grid.ndim]
+        pairs = enumerate(zip(widths, grid.mean_spacing, strict=True))
+        found: list[Spacing] = [jnp.asarray(h * mean, dtype) for k, (h, mean) in pairs if k != axis]
+        if grid.axisymmetric and through is not None and axis == RADIAL:
+            found.append(jnp.asarray(2 * math.pi * (grid.lower, grid.upper)[through[1]][RADIAL], dtype))
+        elif grid.axisymmetric:
+            found.append(jnp.asarray(ring_volumes(1.0, self.domain, self.layouts[component], dtype), dtype))
+        return found
+
+    def _through_wall(self: Any, t, u, params, component, axis, side) -> tuple[Array, Array]:
+        """Friction of a component at a side along it, towards larger coordinates, and its value there."""
+        ndim = self.domain.grid.ndim
+
+        def near(padded, h):
+            below, above = (jax.lax.slice_in_dim(padded, k, k + 1, axis=axis) for k in (0, 1))
+            width = h[axis]
+            if isinstance(width, Array):
+                first, second = (jax.lax.slice_in_dim(width, k, k + 1, axis=axis) for k in (0, 1))
+                width = 0.5 * (first + second)
+            friction = -params.viscosity * (above - below) / width
+            return _inner(friction, axis, ndim), _inner(0.5 * (above + below), axis, ndim)
+
+        return at_side(self.domain, near, (u,), (self.layouts[component],), 1, axis, side, t)
+
+    def _carried(self: Any, t, state, component, axis, side) -> Array:
+        """Momentum of a component that the flow through a side along it carries, as in `ops.staggered.advection`."""
+        ndim, layouts = self.domain.grid.ndim, self.layouts_at(t, state, 2)
+
+        def near(a, u, h):
+            a, u, *h = (_inner(x, axis, ndim) if isinstance(x, Array) else x for x in (a, u, *h))
+            below, above = (jax.lax.slice_in_dim(u, k, k + 1, axis=axis) for k in (1, 2))
+            across = staggered.carried_across(a, component, axis, 0, h)  # through lower faces of the inner two lines
+            return _inner(0.25 * (below + above), axis, ndim) * jax.lax.slice_in_dim(across, 1, 2, axis=axis)
+
+        fields, kinds = (state.velocity[axis], state.velocity[component]), (layouts[axis], layouts[component])
+        return at_side(self.domain, near, fields, kinds, 2, axis, side, t)
+
+    def _through_end(self: Any, t, state, params, axis, side) -> Array:
+        """Flux that a component carries and pulls through the centres of the cells beside a side that it crosses."""
+        ndim, first = self.domain.grid.ndim, 2 if side == LOWER else 1
+
+        def near(padded, h):
+            below, above = (jax.lax.slice_in_dim(padded, k, k + 1, axis=axis) for k in (first, first + 1))
+            width = h[axis]
+            if isinstance(width, Array):
+                width = jax.lax.slice_in_dim(width, first, first + 1, axis=axis)
+            flux = 0.25 * (above + below) ** 2 - params.viscosity * (above - below) / width
+            return _inner(flux, axis, ndim, 2)
+
+        layout = self.layouts_at(t, state, 2)[axis]
+        flux = at_side(self.domain, near, (state.velocity[axis],), (layout,), 2, axis, side, t)
+        return self._on_side(flux, axis, axis, side)
+
+    def _on_side(self: Any, flux: Array, component: int, axis: int, side: int) -> Array:
+        """The sum over a side of a flux of a component times areas, where this block has the side; else zero."""
+        if component != axis and not self.is_closed(component):
+            flux = with_first_line(self.domain, flux, component, jnp.zeros((), flux.dtype))
+        total = jnp.sum(scaled(flux, *self._around(component, flux.dtype, (axis, side))))
+        entry = self.domain.split[axis]
+        outermost = 0 if side == LOWER or entry is None else entry[1] - 1
+        return total if entry is None else jnp.where(self.domain.block_index(axis) == outermost, total, 0)
+
+
+def _inner(u: Array, axis: int, ndim: int, width: int = 1) -> Array:
+    """A line along a side without ghost cells along the other axes."""
+    for k in range(ndim):
+        if k != axis:
+            u = jax.lax.slice_in_dim(u, width, u.shape[k] - width, axis=k)
+    return u
