@@ -49,7 +49,7 @@ def require_one_of(name: str, value: Any, allowed: Iterable[Any]) -> None:
 
 
 def taken_over(value: Any) -> Any:
-    """An array of another library as one of NumPy or, from an accelerator, of jax, by DLPack; all else as it is.
+    """Convert an array of another library by DLPack: to NumPy, or from an accelerator to jax. Other values stay as is.
 
     Both share the memory of the array: nothing is copied, and nothing is written to it.
 
@@ -69,7 +69,7 @@ def taken_over(value: Any) -> Any:
 
 
 def as_of_jax(value: Any) -> Any:
-    """An array of another library or of NumPy as one of jax; all else as it is."""
+    """Convert an array of NumPy or of another library to one of jax. Return any other value as is."""
     value = taken_over(value)
     return jnp.asarray(value) if isinstance(value, np.ndarray) else value
 

@@ -71,7 +71,7 @@ class LiveOutput:
         self._handle: Any = None
 
     def show(self, html: str) -> None:
-        """Show `html` in the place of what was shown before."""
+        """Show `html` in place of the previous output."""
         from IPython.display import HTML, display  # pyright: ignore[reportMissingImports]
 
         if self._handle is None:

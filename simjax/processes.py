@@ -51,7 +51,7 @@ ADVICE = "go on from the last checkpoint by resume=auto."
 
 
 class Processes:
-    """Processes of a run; these are of a run by one process. index: number of this one; count: how many there are."""
+    """The processes of a run; this class: one process alone. index: number of this one; count: how many there are."""
 
     index = 0
     count = 1
@@ -86,12 +86,12 @@ class Processes:
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
-        """Within it an error of one process, which is raised there, is raised in all of them at the end."""
+        """Context manager at whose end an error raised in one process is raised in every process."""
         yield
 
     @contextlib.contextmanager
     def ending_together(self) -> Iterator[None]:
-        """Around a run: nobody leaves before all do, and an error of one ends all of them."""
+        """Context manager around a run: processes leave together, and an error in one ends all."""
         yield
 
 
@@ -339,7 +339,7 @@ class _Watch(threading.Thread):
 
 
 def _of_another(kind: str, text: str) -> SimjaxError:
-    """The error that another process told, which that one shows."""
+    """The error reported by another process, which also shows it."""
     known = {error.__name__: error for error in KINDS}.get(kind)
     error = SimjaxError(f"{kind}: {text}") if known is None else known(text)
     error.add_note(OF_ANOTHER)
@@ -347,7 +347,7 @@ def _of_another(kind: str, text: str) -> SimjaxError:
 
 
 def is_of_another(error: BaseException) -> bool:
-    """Tell whether an error was told by another process, which shows it."""
+    """Tell whether an error was reported by another process, which also shows it."""
     return OF_ANOTHER in getattr(error, "__notes__", ())
 
 

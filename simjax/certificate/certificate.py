@@ -91,7 +91,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Certificate:
-    """Checks of a gradient and what they come to; as text, a table. `scope` restricts the verdict."""
+    """Checks of a gradient and their verdict; as text, a table. `scope` restricts the verdict."""
 
     checks: tuple[Check, ...]
     notes: tuple[str, ...] = ()
@@ -99,7 +99,7 @@ class Certificate:
 
     @property
     def passed(self) -> bool:
-        """Tell whether every check holds; one that could not be tested does not."""
+        """Tell whether every check holds; a check that could not be tested counts as failed."""
         return all(check.passed is True for check in self.checks)
 
     @property
@@ -228,7 +228,7 @@ def _local_checks(gradient: _Gradient) -> list[Check]:
 
 
 def _beside_kinks(gradient: _Gradient) -> list[Check]:
-    """The checks of a start beside that of `gradient` where all hold; none if there is no such start."""
+    """Find a start near that of `gradient` at which every check holds, and return its checks; none without one."""
     for seed in range(1, STARTS):
         aside = smooth_direction(gradient.start, gradient.sizes, seed)
         checks = _local_checks(_Gradient(gradient.programs, moved(gradient.start, aside, BESIDE)))

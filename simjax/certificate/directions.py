@@ -36,7 +36,7 @@ def smooth_waves(shape: Sequence[int], seed: int) -> np.ndarray:
 
 
 def natural_sizes(start: Unknowns, value: float, gradient: Unknowns) -> Unknowns:
-    """Length by which every array is moved: its root mean square, or if it is zero that of its unknown, or one.
+    """Length of a move of every array: its root mean square; if that is zero, that of its unknown; else one.
 
     At most as far as the value would change by itself, to first order: no unknown drowns the others.
     """

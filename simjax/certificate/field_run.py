@@ -71,7 +71,7 @@ class FieldRun(ShortRun):
             self.start[path] = _moved_off(path, fields[section][name], self._sizes.get(path))
 
     def _shortened(self, config: Config, steps: int) -> tuple[Config, list[str]]:
-        """Two frames with `steps` steps of one length, and what was changed."""
+        """Shorten the configuration to two frames with `steps` steps of one length; return notes on it too."""
         time, physics = config.time, config.physics
         plain, changed = simplified(config)
         if keeps_formula(config):

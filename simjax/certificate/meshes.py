@@ -33,7 +33,7 @@ def meshes_to_compare(
     blocks: Sequence[Sequence[int]],
     most: int = 1,
 ) -> tuple[tuple[Mapping[str, int], ...], dict[str, str], list[str]]:
-    """Meshes to compare with one device, what could not be compared and why, and notes.
+    """Meshes to compare with one device, reasons for meshes left out, and notes.
 
     blocks: per axis, numbers of blocks into which it can be cut. most: how many meshes of as many devices are wanted.
     """

@@ -85,7 +85,7 @@ class ParticleRun(ShortRun):
         return {name: np.stack(parts)[:, held] for name, parts in found.items()}
 
     def _sizes_of(self, found: Mapping[str, np.ndarray]) -> dict[str, float]:
-        """The size of a component of what was `found` at the start."""
+        """The size of a component of an array `found` at the start."""
         sizes = {name: float(np.sqrt(np.mean(u**2))) for name, u in found.items()}
         duration, offset = self.config.time.end, OFFSET * self._spacing
         speed = sizes.get("velocity", 0.0) or offset / duration
@@ -105,7 +105,7 @@ class ParticleRun(ShortRun):
         return numbers | {POSITION: position, VELOCITY: velocity}
 
     def rollout(self, sizes, plan):
-        """The run with the room that it needs, found once for each mesh."""
+        """The run with enough capacity for its particles and pairs, measured once for each mesh."""
         items = tuple(sizes.items())
         if items not in self._roomy:
             rollout = DifferentiableRun(self.config, sizes=sizes, checkpoint=REFERENCE)
@@ -169,7 +169,7 @@ def _particles(rollout: DifferentiableRun) -> CompiledParticleRun:
 
 
 def _of_all(rollout: DifferentiableRun, moved: Array) -> Array:
-    """`(components, particles)` from that of moving particles: zero of the others."""
+    """Extend an array `(components, moving particles)` to all particles, with zero for those at rest."""
     programs = _particles(rollout)
     moving = programs.family.moving(programs.start_of)
     moved = jnp.asarray(moved)

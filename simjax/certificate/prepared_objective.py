@@ -1,4 +1,4 @@
-"""From a configuration to what is differentiated to certify it."""
+"""The function that a certificate differentiates, made from a configuration."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def taylor_remainder(
         return up, down
 
     def remainder(k: int) -> tuple[float, float]:
-        """Remainder and change of the value, to both sides: at a kink the returned slope may be that of one of them."""
+        """Remainder and change of the value on both sides: at a kink the returned slope may be that of either."""
         (up, down), h = changes(k), 2.0**-k
         return max(abs(up - h * slope), abs(down + h * slope)), max(abs(up), abs(down))
 

@@ -1,4 +1,4 @@
-"""The first steps of an experiment, whose derivative is certified: what is changed of it, and what is measured."""
+"""The first steps of an experiment, whose derivative is certified: changes to the configuration, and the objective."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FRAMES = 2
 
 
 class ShortRun(abc.ABC):
-    """The first steps of an experiment, with what is changed of it.
+    """The first steps of an experiment, with the changes made to its configuration.
 
     config: the changed one. start: the unknowns, numbers by name and arrays by path. notes: sentences about the
     changes. blocks: per axis, numbers of blocks into which it can be cut. meshes: how many of one size are compared.
@@ -56,7 +56,7 @@ class ShortRun(abc.ABC):
 
 
 def simplified(config: Config) -> tuple[Config, list[str]]:
-    """The configuration in float64, on one device, without an ensemble and instruments, and what that changes."""
+    """Simplify to float64, one device, no ensemble, no instruments; return the configuration and notes on it."""
     changed = [f"in place of {config.precision}"] if config.precision != "float64" else []
     if config.ensemble.size > 1 or config.ensemble.vary:
         changed.append("without the ensemble")
@@ -72,6 +72,6 @@ def bounded(q: Array) -> Array:
 
 
 def numbers_and_arrays(unknowns: Unknowns, arrays: Mapping[str, Any]) -> tuple[Unknowns, Unknowns]:
-    """Numbers by name, and those unknowns that are `arrays`, by path."""
+    """Numbers by name, and unknown `arrays` by path."""
     numbers = {name: value for name, value in unknowns.items() if name not in arrays}
     return numbers, {path: unknowns[path] for path in arrays}

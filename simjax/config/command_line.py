@@ -1,4 +1,4 @@
-"""Hydra's own command line, called with what simjax has read of a user's."""
+"""Hydra's own command line, called with the arguments that simjax passes on."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Spelling:
     sign: str | None
 
     def of(self, override: str) -> list[str]:
-        """Return what to give to Hydra for an override."""
+        """Translate an override to the form that Hydra reads."""
         own = [] if self.sign is None else [self.sign + override.lstrip("+")]
         return [*(f"~{path}" for path in self.deletions), *own]
 

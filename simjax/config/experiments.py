@@ -97,7 +97,7 @@ def _experiment(name: str, changes: Mapping[str, Any], own: Config) -> Experimen
 
 
 def _check_unknowns(path: str, config: Config, own: Config, problems: ConfigErrors) -> None:
-    """Refuse to change in one run what is sought in all of them."""
+    """Refuse an experiment that changes a key which is an unknown of all experiments."""
     assert config.inverse is not None
     before, after = (named_numbers(c) for c in (config, own))
     changed = {name for name in after if before.get(name) != after[name]}

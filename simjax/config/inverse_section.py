@@ -67,7 +67,7 @@ class InverseKeys(SharedKeys):
 
 
 def read_inverse(keys: Mapping[str, Any], found: Mapping[str, Any], context: Context) -> InverseConfig | None:
-    """The inverse problem, if one is posed. `keys`: all sections as written; `found`: what they were read as."""
+    """Read the section `inverse`, if there is one. `keys`: all sections as written; `found`: what they were read as."""
     if keys["inverse"] is None:
         return None
     problems, before = context.problems, len(context.problems)
@@ -111,7 +111,7 @@ def _each_observes(experiments: Any) -> bool:
 def _misfits(
     own: Mapping[str, Any], time: TimeConfig | None, ensemble: EnsembleConfig | None
 ) -> Iterator[tuple[str, str]]:
-    """Find what does not go together, among the keys that could be read."""
+    """Find combinations of keys that exclude each other, among the keys that could be read."""
     solver, plan = own["solver"], own["checkpoint"]
     if solver is not None and solver.starts > 1 and solver.name not in WITHOUT_LINE_SEARCH:
         path = "inverse.solver.starts"

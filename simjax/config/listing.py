@@ -1,4 +1,4 @@
-"""The keys of a model as text: what each means, its units, what may stand there and what stands there by itself."""
+"""The keys of a model as text: meaning, units, allowed values and default of each."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _wall(side: SideSchema) -> str:
 
 
 def written(value: Any) -> str:
-    """A value as YAML has it."""
+    """Write a value in the syntax of YAML."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -289,7 +289,7 @@ def kind_of(
     example: str,
     problems: ConfigErrors,
 ) -> str | None:
-    """The one of `kinds` that an entry names by its key, beside the `common` keys; None after telling what is wrong."""
+    """The kind, among `kinds`, whose key an entry has beside the `common` keys; None after adding a problem."""
     kinds = tuple(kinds)
     named = [kind for kind in kinds if kind in value]
     if len(named) == 1:
@@ -329,7 +329,7 @@ def check_uniform(path: str, grid: GridConfig | None, instead: str, context: Con
 def read_along(
     where: str, given: Any, boundaries: Sequence[AxisBoundary] | None, grid: GridConfig | None, context: Context
 ) -> str | None:
-    """A periodic axis with cells of one width; None after telling why not."""
+    """Read the name of a periodic axis with cells of one width; None after adding a problem."""
     path, problems, before = join(where, "along"), context.problems, len(context.problems)
     axis = Choice(context.axes).read(path, given, problems)
     if axis is None:

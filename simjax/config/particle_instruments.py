@@ -17,7 +17,7 @@ MOST_TRACKS, MOST_MESH_CELLS = 100_000, 4096
 def read_of_particles(
     where: str, kind: str, value: Mapping[str, Any], found: Mapping[str, Any], context: Context
 ) -> dict[str, Any]:
-    """The keys of an instrument of particles, as they are read."""
+    """Read the keys of an instrument of particles."""
     match kind:
         case "radial_distribution":
             return _read_pairs(where, value, found, context)
@@ -45,7 +45,7 @@ def read_on_mesh(path: str, value: Any, problems: ConfigErrors) -> tuple[str, ..
 def _read_own(
     where: str, kind: str, value: Mapping[str, Any], kinds: Mapping[str, Kind], context: Context
 ) -> dict[str, Any]:
-    """The keys below that of the kind, all of which are needed."""
+    """Read the keys of an instrument's kind; every key is required."""
     own, path, problems = value[kind], join(where, kind), context.problems
     if not isinstance(own, Mapping):
         problems.add(path, own, f"keys {', '.join(kinds)}")

@@ -271,7 +271,7 @@ def _check_cadence(
 
 
 def _named(read: Sequence[tuple[str, InstrumentConfig]], problems: ConfigErrors) -> list[InstrumentConfig]:
-    """Each with a name of its own: that of its kind, with a number from the second on."""
+    """Give every instrument without a name that of its kind, numbered from the second of a kind on."""
     taken = [one.name for _, one in read if one.name]
     for where, one in read:
         if taken.count(one.name) > 1:

@@ -157,7 +157,7 @@ OUTPUTS_AT_GIVEN_PLACES = ("probe", "line", "box_mean", "histogram", "surface_in
 
 
 def _is_at_given_places(observation: ObservationConfig, axes: set[str]) -> bool:
-    """Tell whether what is observed has its places whatever the cells along `axes` are."""
+    """Tell whether the places of an observation do not depend on the widths of cells along `axes`."""
     instrument = observation.instrument
     if instrument is None:
         return observation.kind in AT_GIVEN_PLACES

@@ -12,7 +12,7 @@ from simjax.schema.triggers import EventConfig, StopConfig
 
 
 def read_triggers(found: Mapping[str, Any], context: Context) -> tuple[EventConfig, ...] | None:
-    """The events, each with a name of its own; what cannot be judged in this run is told."""
+    """Read the events, each with a unique name; an event that this run cannot evaluate is a problem."""
     problems = context.problems
     stop: StopConfig | None = found["stop"]
     events: tuple[EventConfig, ...] = found["events"] or ()

@@ -33,7 +33,7 @@ class Context:
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """Names that can be written."""
+        """Names of the variables that a run can write."""
         return self.schema.variables(self.ndim, self.counts)
 
     @property
@@ -42,7 +42,7 @@ class Context:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names that a formula may use."""
+        """Names that a formula may use: axes, time and parameters."""
         return (*self.axes, "t", *self.parameters) if self.known is None else self.known
 
 

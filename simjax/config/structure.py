@@ -80,7 +80,7 @@ def _keys_of(section: Any) -> Hashable:
 
 
 def frozen(value: Any) -> Hashable:
-    """`value` as something that can be compared and hashed: equal where programs made of it are equal.
+    """Convert `value` to a hashable form, equal where the programs made from two values are equal.
 
     Numbers are told by how they are written, so that 1, 1.0 and True differ; functions by their identity; files by
     their place, size and time of change.

@@ -187,7 +187,7 @@ def _read_unknown(where: str, options: Any, candidate: Candidate, context: Conte
 
 
 def _check_fit(where: str, keys: UnknownKeys, candidate: Candidate, problems: ConfigErrors) -> None:
-    """Refuse what only fields or only modules have, or what modules have not."""
+    """Refuse keys of an unknown that its kind (number, field or module) does not take."""
     is_module = candidate.range is None and not candidate.components
     is_field = candidate.components > 0 and candidate.on_grid
     refused = [] if is_field else [key for key in OF_FIELDS_ONLY if getattr(keys, key) is not None]

@@ -131,7 +131,7 @@ def _check_normal(
     ranges: Mapping[str, Real],
     problems: ConfigErrors,
 ) -> None:
-    """Check that what members draw from normal distributions, which have no ends, is allowed."""
+    """Check that the values members draw from normal distributions, which are unbounded, are allowed."""
     if not any(variation.kind == "normal" for variation in vary) or seed is None or len(problems):
         return
     drawn = values_of_members(vary, size, design, seed)

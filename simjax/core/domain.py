@@ -93,7 +93,7 @@ class Domain(eqx.Module):
         return tuple(n // _count(entry) for n, entry in zip(self.grid.shape, self.split, strict=True))
 
     def spec(self, ndim: int | None = None) -> PartitionSpec:
-        """Partition of an array of rank `ndim` whose last axes are the spatial ones."""
+        """PartitionSpec of an array of rank `ndim` whose last axes are spatial."""
         ndim = self.grid.ndim if ndim is None else ndim
         names = tuple(None if entry is None else entry[0] for entry in self.split)
         return PartitionSpec(*(None,) * (ndim - self.grid.ndim), *names)
@@ -211,7 +211,7 @@ class Domain(eqx.Module):
         return self._along(around, axis, ghosts, margin, dtype)
 
     def _along(self, places: Places, axis: int, ghosts: int, margin: int, dtype) -> Array:
-        """This block's part of what lies along an axis from `margin` cells before the grid's first one on."""
+        """Cut this block's part from an array along an axis that begins `margin` cells before the grid's first cell."""
         size = self.block_shape[axis] + 2 * ghosts
         entry, cells = self.split[axis], self.grid.shape[axis] // _count(self.split[axis])
         first = margin - ghosts - self.cells_around + self.first_cell(axis)

@@ -118,7 +118,7 @@ class Model(eqx.Module):
         return state
 
     def perturb(self, step, t, dt, state, params) -> Any:
-        """`state` after what happens once in a step, at its end, whatever the scheme: random forcing.
+        """Apply changes made once at the end of a step whatever the scheme, such as random forcing.
 
         `step` counts the steps since the start, int32; it depends neither on the decomposition nor on how a run is
         cut into pieces. `t` and `dt` are the step's beginning and length.
@@ -126,11 +126,11 @@ class Model(eqx.Module):
         return state
 
     def unphysical(self, state, params) -> dict[str, jax.Array]:
-        """Cells of this block where the state means nothing, by what is wrong there, such as "pressure <= 0"."""
+        """Cells of this block whose state is unphysical, by the reason, such as "pressure <= 0"."""
         return {}
 
     def fault(self, t, params) -> jax.Array | None:
-        """Bits of `status` for what is wrong at time `t` whatever the state is; None: nothing ever is.
+        """Bits of `status` for errors at time `t` that do not depend on the state; None if there can be none.
 
         They are the same on all devices.
         """
@@ -161,7 +161,7 @@ class Model(eqx.Module):
         return {}
 
     def notes(self) -> list[str]:
-        """Sentences for the log on what the model chose by itself."""
+        """Sentences for the log on choices that the model made by itself."""
         return []
 
     def measures(self) -> dict[str, Measure]:
@@ -253,7 +253,7 @@ class GridModel(Model):
         )
 
     def marks(self, params) -> dict[str, jax.Array]:
-        """Places `(count, axes)` worth a mark in pictures, by what stands there: sources, receivers."""
+        """Places `(count, axes)` to mark in pictures, by kind: sources, receivers."""
         return {}
 
     def body_distance(self, params) -> Callable[[Mapping[str, jax.Array]], jax.Array] | None:
@@ -349,7 +349,7 @@ class SemiImplicitModel(ExplicitModel):
         """`stable_dt` of the explicit part alone."""
 
     def prepare(self, params) -> Any:
-        """Form what implicit solves need and time does not change, once before the steps."""
+        """Compute time-independent coefficients of implicit solves, once before the steps."""
         return None
 
     def rhs(self, t, state, params) -> Any:
@@ -378,7 +378,7 @@ class SplitModel(GridModel):
 
     @abc.abstractmethod
     def prepare(self, params) -> Any:
-        """Form what both parts need and time does not change, once before the steps."""
+        """Compute time-independent coefficients of both parts, once before the steps."""
 
     @abc.abstractmethod
     def kick(self, t, dt, state, params, prepared) -> Any:

@@ -114,7 +114,7 @@ class Tile(Domain):
 
 
 class Unbounded(Domain):
-    """A domain without sides, for tracing alone: what is read for a cell far from all of them.
+    """A domain without sides, for tracing alone: stencils of a cell far from every side.
 
     See `stencil.kernels.trace_marks`.
     """

@@ -98,7 +98,7 @@ class DifferentiableRun:
 
     @property
     def mesh(self):
-        """The devices; None: one."""
+        """The device mesh; None for one device."""
         return self.programs.mesh
 
     @property
@@ -159,7 +159,7 @@ class DifferentiableRun:
         return eqx.tree_at(lambda run: run.clock.status, trajectory, trajectory.clock.status | status), start
 
     def prepared(self, values, fields: Fields) -> Fields:
-        """`fields` with what both `begin` and `advance` need of them, formed once."""
+        """Add to `fields` the arrays that both `begin` and `advance` need of them, so that these are computed once."""
         return self.programs.prepared(values, fields)
 
     def begin(self, values, fields: Fields) -> tuple[Any, Array]:
@@ -274,7 +274,7 @@ class DifferentiableRun:
         return int(share(("status", self.structure), make)(values, fields))
 
     def with_checkpoint(self, checkpoint: Checkpoint) -> "DifferentiableRun":
-        """The same run, of which reverse mode keeps something else."""
+        """The same run with another checkpoint plan for reverse mode."""
         other = copy.copy(self)
         other.checkpoint = checkpoint
         return other
@@ -360,7 +360,7 @@ class DifferentiableRun:
         return self.programs.structure(), frozen(self.checkpoint), frozen(self.schedule), self.frames
 
     def bare(self) -> "DifferentiableRun":
-        """The same without arrays, to be kept with a program."""
+        """A copy without arrays, to be kept with a compiled program."""
         bare = copy.copy(self)
         bare.programs = self.programs.bare()
         return bare

@@ -74,7 +74,7 @@ class Exportable:
         return found
 
     def used(self) -> Exportable:
-        """The same without the arguments on which no result depends, whose names are told beside it.
+        """Drop the arguments on which no result depends; return the new function and the names dropped.
 
         Initial fields are arguments, so a number that the configuration has for their formulas alone does nothing.
         """

@@ -102,7 +102,7 @@ class Instruction:
 
     @functools.cached_property
     def _own(self) -> str:
-        """The attributes without what tells only where an instruction is from."""
+        """The attributes of an instruction without its metadata (source lines and names)."""
         return self.attributes.split(", metadata={")[0]
 
     @property

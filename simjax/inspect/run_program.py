@@ -48,7 +48,7 @@ class CompiledProgram:
 
 
 def inspected(config: Config, target: Target, *, scaling: bool) -> Inspection:
-    """See `inspection.inspect_program`."""
+    """Inspect the compiled step of a run; see `inspection.inspect_program`."""
     config = with_mesh(config, target)
     set_up_for(config, target)
     found = _inspected(config, target)

@@ -193,7 +193,7 @@ class Estimator:
         return Tally(work, times[limit] + gap, by_limit, launches={launches.kind: float(launches.count)})
 
     def _exchange(self, one: Instruction, part: Computation, *, is_asynchronous: bool) -> Exchange:
-        """A collective by itself: what it sends, over which links, how long."""
+        """A collective by itself: bytes sent, links used, time taken."""
         kind = one.op.removesuffix("-start")
         sent = [*part.operand_shapes(one)]
         size, padded = sum(shape.bytes for shape in sent), sum(shape.padded_bytes for shape in sent)

@@ -111,7 +111,7 @@ def _main(shape: Shape) -> int:
 
 
 def _read(inner: Computation, parameter: Instruction) -> int:
-    """Bytes that a fusion reads of one of its operands: of slices only what they take, of what it writes into none."""
+    """Bytes that a fusion reads of one operand: of a sliced one the slices only, of one updated in place none."""
     if not parameter.shapes or parameter.shapes[0].space:
         return 0
     whole = sum(map(_main, parameter.shapes))

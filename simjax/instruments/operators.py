@@ -70,7 +70,7 @@ class Instrumental(eqx.Module):
         return PartitionSpec()
 
     def nearest(self, measured: Array, reading: Array) -> Array:
-        """Measured values; among those that mean the same, the nearest to the `reading`."""
+        """Measured values; of equivalent values (such as angles a turn apart) the nearest to the `reading`."""
         return measured
 
 

@@ -86,7 +86,7 @@ def shares(
 
 
 def own(domain: Domain, axis: int, values: Places, dtype) -> Array:
-    """This block's part of `values` (..., n), one for each cell along `axis`."""
+    """Cut this block's part from `values` (..., n), which has a value for each cell along `axis`."""
     whole, block = jnp.asarray(values, dtype), domain.block_shape[axis]
     if domain.split[axis] is None:
         return whole

@@ -40,7 +40,7 @@ class Integrator(eqx.Module):
         return None
 
     def prepare(self, model, params, dt: float | jax.Array | None) -> Any:
-        """Form what is the same in every step, once before the loop; `dt` is None where the step varies."""
+        """Compute coefficients that every step shares, once before the loop; `dt` is None if the step varies."""
         return None
 
     @abc.abstractmethod
@@ -52,7 +52,7 @@ class Integrator(eqx.Module):
         return self.step(model, t, dt, state, params, prepared)
 
     def stable_dt(self, model, state, params) -> jax.Array:
-        """The step at Courant number one, of what this scheme takes explicitly."""
+        """The step at Courant number one for the terms that this scheme takes explicitly."""
         return call_own(model, "stable_dt", state, params)
 
 

@@ -1,4 +1,4 @@
-"""One run of an inverse problem: its fields, its instruments, and what is left between the two."""
+"""One run of an inverse problem: its fields, its instruments, and the residuals between these."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Experiment:
         return self.name, self.rollout.structure, self.pieces.structure, tuple(i.structure for i in self.instruments)
 
     def bare(self) -> Experiment:
-        """The same without arrays and measurements, to be kept with a program."""
+        """A copy without arrays and measurements, to be kept with a compiled program."""
         bare = copy.copy(self)
         bare.rollout, bare.base = self.rollout.bare(), None
         bare.pieces = self.pieces.bare(bare.rollout)

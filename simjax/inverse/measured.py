@@ -1,4 +1,4 @@
-"""Observations whose measurements lie in a file: what is read in the run, and what was measured of it."""
+"""Observations with measurements in a file: the instrument in the run, and the measured values."""
 
 from __future__ import annotations
 

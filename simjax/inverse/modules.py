@@ -53,7 +53,7 @@ class Modules:
         return frozen(self._rest), jax.tree.structure(self.arrays), jax.tree.structure(self.weights)
 
     def bare(self) -> Modules:
-        """The same without arrays, to be kept with a program."""
+        """A copy without arrays, to be kept with a compiled program."""
         bare = copy.copy(self)
         bare.given, bare.true, bare.arrays = {}, {}, None
         bare.weights = jax.tree.map(lambda _: 0, self.weights)

@@ -300,7 +300,7 @@ class InverseProblem:
         return self.changed(instruments=instruments, start=start)
 
     def until(self, end: float) -> InverseProblem:
-        """The same problem with the measurements up to `end` alone."""
+        """The same problem with its measurements up to the time `end`."""
 
         def cut(time):
             return dataclasses.replace(time, end=min(end, time.end))
@@ -372,7 +372,7 @@ def _posed(simulation: Any, section: Mapping[str, Any]) -> Config:
 
 
 def _check_together(inverse: InverseConfig) -> None:
-    """Refuse parts that do not go together."""
+    """Refuse keys of an inverse problem that exclude each other, such as horizons and shooting."""
     if inverse.horizons and inverse.shooting.windows > 1:
         raise ConfigurationError(
             f"inverse.horizons={list(inverse.horizons)} with inverse.shooting.windows={inverse.shooting.windows}: "

@@ -77,7 +77,7 @@ class Instrument:
     notes: tuple[str, ...] = ()
 
     def remeasured(self, measured: Any, deviation: Any) -> Instrument:
-        """The same with other values or another noise; None keeps what there is."""
+        """A copy with other values or another noise; None keeps the present one."""
         assert self.measured is not None
         changed, measured, deviation = self, taken_over(measured), taken_over(deviation)
         for name, values in (("measured", measured), ("deviation", deviation)):
@@ -139,7 +139,7 @@ class Instrument:
         return given or self.deviation is None or self.deviation.ndim == 0
 
     def bare(self) -> Instrument:
-        """The same before anything was measured, to be kept with a program."""
+        """A copy without measurements, to be kept with a compiled program."""
         return dataclasses.replace(self, measured=None, present=None, deviation=None)
 
     def residuals(self, series: Array, measured: Measured) -> Array:

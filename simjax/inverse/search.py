@@ -369,7 +369,7 @@ class _Search:
         return limit_reached(self.config.limits, wall.monotonic() - self._launched, self._seconds + 1.0)
 
     def _record(self, stage: int, solver, iterate: Iterate) -> None:
-        """One line of history, or the sentence that says why there is none."""
+        """Append an iterate to the history, its file and the display; NumericalError if no loss is finite."""
         losses, status = np.atleast_1d(iterate.loss), np.atleast_1d(iterate.status)
         number = len(self.history) + 1
         if not np.isfinite(losses).any():

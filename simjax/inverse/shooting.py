@@ -51,7 +51,7 @@ class MultipleShooting:
         return self.windows, self.weight, self._cut
 
     def bare(self, rollout: DifferentiableRun) -> MultipleShooting:
-        """The same of a run without arrays, to be kept with a program."""
+        """A copy without arrays, to be kept with a compiled program."""
         bare = copy.copy(self)
         bare.rollout = rollout
         return bare

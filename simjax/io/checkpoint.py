@@ -1,4 +1,4 @@
-"""Checkpoints that are either whole or not there."""
+"""Checkpoints of a run, each written whole or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Codecs of Zarr chunks: those that are accepted, built from what a store says of them.
+"""Codecs of Zarr chunks, built from the metadata of a store; others are refused.
 
 The size of what comes out is known before, and no more is taken. The standard library decodes some, numcodecs others,
 each by its own function: no codec is looked up by a name that a store gives.
@@ -32,7 +32,7 @@ class Codec(ABC):
 
     @abstractmethod
     def decode(self, content: Any) -> Any:
-        """Give what there was before the step, from what there is after it: an array or bytes."""
+        """Undo one step of encoding: from the encoded array or bytes to the original."""
 
 
 def decode(held: bytes, codecs: Sequence[Codec]) -> np.ndarray:
@@ -81,7 +81,7 @@ class Compressed(Codec):
 
 @dataclass(frozen=True)
 class Shuffled(Codec):
-    """First bytes of all numbers, then second ones, and so on."""
+    """Shuffle codec: the first bytes of all numbers, then the second bytes, and so on."""
 
     size: int
 
@@ -92,7 +92,7 @@ class Shuffled(Codec):
 
 @dataclass(frozen=True)
 class Differences(Codec):
-    """The first number, and what each is more than the one before it."""
+    """Delta codec: the first number, then the difference of each number from its predecessor."""
 
     dtype: np.dtype
 
@@ -243,7 +243,7 @@ def _compressed(name: str, size: int | None, where: str) -> Compressed:
 
 
 def _named(given: Any, key: str, known: Sequence[str], where: str) -> tuple[str, Mapping[str, Any]]:
-    """The name of a codec, one of those known, and what is said of it."""
+    """The name of a known codec, and its configuration in the store."""
     said = given if isinstance(given, Mapping) else {key: given}
     name = said.get(key)
     if not isinstance(name, str) or name not in known:

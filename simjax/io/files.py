@@ -119,7 +119,7 @@ def replaced_together(paths: Sequence[Path]) -> Iterator[list[Path]]:
 
 
 def _rename_all(temporaries: Sequence[Path], paths: Sequence[Path]) -> None:
-    """Renames one after the other; where one fails, those before it get back what they were."""
+    """Rename files one after another; if one fails, undo the earlier ones."""
     before = [path.read_bytes() if path.is_file() else None for path in paths] if len(paths) > 1 else []
     for number, (temporary, path) in enumerate(zip(temporaries, paths, strict=True)):
         try:

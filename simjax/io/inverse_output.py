@@ -376,7 +376,7 @@ def _health(gradient_check: Mapping[str, Any]) -> list[Variable]:
 
 
 def _check(variables: list[Variable]) -> None:
-    """Raises where HDF5 would write what netCDF cannot read."""
+    """Raises where HDF5 would write a type that netCDF cannot read."""
     sizes = {v.name: len(v.values) for v in variables if v.values is not None and v.dims == (v.name,)}
     names = [variable.name for variable in variables]
     for variable in variables:

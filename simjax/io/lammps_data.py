@@ -119,7 +119,7 @@ def _read(path: Path) -> _Text:
 
 
 def _check_sections(text: _Text) -> None:
-    """Refuse what simjax does not have, and what is no data file."""
+    """Refuse sections that simjax does not have, and files that are not LAMMPS data files."""
     path, sections = text.path, text.sections
     if "Atoms" not in sections or "atoms" not in text.header:
         raise ConfigurationError(

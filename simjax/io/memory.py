@@ -1,4 +1,4 @@
-"""The memory that an input asks for, compared with what there is before any of it is taken."""
+"""The memory that an input needs, compared with the machine's before any is allocated."""
 
 from __future__ import annotations
 

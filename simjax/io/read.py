@@ -1,4 +1,4 @@
-"""Opens what a run wrote, and says what is wrong with it."""
+"""Open the files of a run, and describe damage to them."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ Foreign = tuple[Path, str]
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of thing that is written at a door.
+    """A kind of file or folder that simjax writes at a path.
 
     noun: of it. foreign: finds what is at a path and is no such thing. files: those at a path that would be replaced.
     """

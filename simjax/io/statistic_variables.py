@@ -39,7 +39,7 @@ def statistic_in_name(name: str) -> tuple[str, str]:
 
 
 def statistics_in(statistics: Statistics) -> tuple[str, ...]:
-    """Names of the statistics that have a variable each: the quantiles share one."""
+    """Names of the statistics with a variable of their own; all quantiles share one."""
     return (*statistics.names, *([QUANTILES] if statistics.quantiles else []))
 
 

@@ -14,7 +14,7 @@ from simjax.errors import InputOutputError
 
 
 class _NamedArray(BackendArray):
-    """An array in a file, which says what cannot be read."""
+    """An array in a file, whose errors name the file and the variable."""
 
     def __init__(self, stored: H5NetCDFArrayWrapper, name: str, path: Path):
         self._stored, self._name, self._path = stored, name, path

@@ -1,4 +1,4 @@
-"""A variable in a file, of which parts are read, and what is checked of it before: its size, its dtype, its damage."""
+"""A variable in a file that is read in parts, checked beforehand for size, dtype and damage."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ class _Source:
         self.space = tuple(reversed(shape))
 
     def of(self, name: str) -> h5py.VirtualSource:
-        """One value for each cell: of a field on faces that of the lower one."""
+        """One value for each cell; for a field on faces, the value at the lower face."""
         source = h5py.VirtualSource(self.file_name, name, self.kinds[name][0])
         cells = tuple(slice(n) for n in (self.frames, *self.space))
         return source[(*self.ahead, *cells)]

@@ -31,7 +31,7 @@ def kind(name: str) -> str:
 
 
 def one_pass() -> bool:
-    """Tell whether what could be a loop of many short turns is written as one operation on all of them at once.
+    """Tell whether a loop of many short iterations is written as one operation over all of them.
 
     On a GPU it is: every turn would be some launches, and would load and store what the loop carries. A CPU keeps that
     in its cache, and a TPU is slow where the one operation looks up values.

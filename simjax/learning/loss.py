@@ -1,4 +1,4 @@
-"""Losses over batches of windows: what a learner makes small."""
+"""Losses over batches of windows, which a learner minimises."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class WindowLoss(eqx.Module):
 
     @property
     def everywhere(self) -> jax.sharding.Sharding:
-        """The first device."""
+        """Sharding that places a whole batch on the first device."""
         return shardings(None, PartitionSpec())
 
     def placed(self, batch: Batch) -> dict[str, Array]:

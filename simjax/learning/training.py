@@ -232,7 +232,7 @@ class _Training:
         self.checkpoints.wait()
 
     def _stop(self, state: TrainingState) -> None:
-        """Save what there is and raise the error of a stop."""
+        """Save the present state and raise the error that ends the training."""
         message = f"stopped by {self.signals.received} after {int(state.updates)} of {self.total} updates"
         if self.folder is None:
             raise KeyboardInterrupt(message)

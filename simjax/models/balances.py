@@ -1,4 +1,4 @@
-"""Balances of conserved quantities: what was in, what passed each side and what was made, summed stage by stage.
+"""Balances of conserved quantities: initial amount, flux through each side and sources, summed stage by stage.
 
 Beside the fields the scheme in time advances the amounts that enter through every side and that are made inside, by
 the fluxes and sources of the tendency itself. A Runge-Kutta method keeps linear invariants, so what is there now is
@@ -99,7 +99,7 @@ class Columns:
 
 
 class _Beside(Model):
-    """A model of which the state has that of `model` and more."""
+    """A model whose state holds the state of `model` and further arrays."""
 
     model: eqx.AbstractVar[Any]
     quantities: eqx.AbstractVar[tuple[str, ...]]

@@ -364,7 +364,7 @@ class LocalNetwork(eqx.Module):
         return tuple(u)
 
     def _first(self, weight: Array, u: Array) -> Array:
-        """The first layer: a correlation with what lies around each cell, one operation, as many compile slowly."""
+        """The first layer: a correlation with the cells around each cell, one operation, as many compile slowly."""
         if self.width == 0:
             return jnp.tensordot(weight, u, 1)
         around = weight.reshape(weight.shape[0], len(u), *(2 * self.width + 1,) * self.ndim)

@@ -1,4 +1,4 @@
-"""Models with conserved quantities: the amount that is there, what passes the sides, what is made inside."""
+"""Models with conserved quantities: the amount inside, the flux through sides, the sources."""
 
 import abc
 import math

@@ -71,5 +71,5 @@ def closure_of(config: Config, values: Values) -> Closure | None:
 
 
 def forces_of(formulas: tuple[Formula, ...], values: Values) -> tuple[FormulaForce | None, ...]:
-    """One function per component, None where it vanishes."""
+    """Body forces as one function per component, None for a component that vanishes."""
     return tuple(None if f.constant == 0 else FormulaForce(FormulaValue(f, dict(values))) for f in formulas)

@@ -16,7 +16,7 @@ from simjax.stepping.compensated import added
 
 
 class StepPart(NamedTuple):
-    """A part of a step. state: what it ends with. made: amounts that it made of conserved quantities, on this block."""
+    """Part of a time step. state: the state at its end. made: amounts of conserved quantities made on this block."""
 
     state: Any
     made: Callable[[], Accounts] = dict
@@ -37,14 +37,14 @@ class StepsInParts(SelfSteppingModel):
 
     @abc.abstractmethod
     def parts(self, number, t, dt, state, params, arrangement) -> Iterator[StepPart]:
-        """The parts of a step, one after the other."""
+        """Yield the parts of a time step in order."""
 
     @abc.abstractmethod
     def conserved(self) -> tuple[str, ...]:
-        """Names of the quantities."""
+        """Names of the conserved quantities."""
 
     def made_by(self, name: str) -> tuple[str, ...]:
-        """Names of all that makes a quantity; they begin with `made`."""
+        """Names of the sources of a quantity; they begin with `made`."""
         return ()
 
     def unbalanced(self, names: tuple[str, ...]) -> str:
@@ -106,5 +106,5 @@ def particles_with_balances(model: SelfSteppingModel, quantities: tuple[str, ...
 
 
 def bare_model(model: Any) -> Any:
-    """The model itself."""
+    """The model without accounts."""
     return model.model if isinstance(model, ParticlesWithBalances) else model

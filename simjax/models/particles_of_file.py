@@ -1,4 +1,4 @@
-"""Particles of a file in the place of a configuration: what both say has to be the same."""
+"""Particles read from a file, whose properties must agree with the configuration."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SAME = 1e-6  # relative: GSD files have single precision, and text files often s
 
 @dataclass(frozen=True)
 class Difference:
-    """Something that a file and a configuration do not say alike. write: overrides with which they do."""
+    """A value on which a file and a configuration disagree. write: overrides with which they do."""
 
     path: str
     here: str

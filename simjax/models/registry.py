@@ -61,7 +61,7 @@ class Models(Mapping[str, ModelSchema]):
         return name in self._homes or name in self._schemas
 
     def add(self, schema: ModelSchema) -> None:
-        """Make a model known by its name, in the place of another of that name."""
+        """Register a model by name; it replaces an earlier model of that name."""
         self._schemas[schema.name] = schema
 
 

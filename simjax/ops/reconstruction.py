@@ -147,5 +147,5 @@ def difference_of_faces(flux: Float[Array, "..."], axis: int, ndim: int, spacing
 
 
 def per_spacing(difference: Float[Array, "..."], spacing: Spacing) -> Float[Array, "..."]:
-    """Differences over the distances of what they are taken of."""
+    """Differences divided by the distances between their points."""
     return difference * fitted(1 / spacing, difference)

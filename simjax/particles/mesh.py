@@ -109,7 +109,7 @@ class ParticleMesh(eqx.Module):
     # ------------------------------------------------------------------ both ways
 
     def deposit(self, position: Array, ids: Array, values: Array) -> Array:
-        """Add up on the nodes what particles carry.
+        """Deposit the charges or masses of particles on the nodes.
 
         Args:
             position: `(ndim, *cells.shape)` within the cells.

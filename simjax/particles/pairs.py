@@ -130,7 +130,7 @@ class _Slopes:
         return self.pairs.sum(pushed, (self.values, dx, dvalues), (self.params, dparams), self.signs)
 
     def transpose(self, directions) -> Callable:
-        """From cotangents of the sums to those of what changes in `directions`."""
+        """Pull cotangents of the sums back to the arguments that change in `directions`."""
         moves, which_values, which_params = (jax.tree.map(lambda _: True, part) for part in directions)
 
         def pulled(separation, here, there, params):

@@ -38,7 +38,7 @@ def _snake(shape: Sequence[int]) -> np.ndarray:
 
 
 def _beside(shape: Sequence[int], periodic: Sequence[bool]) -> np.ndarray:
-    """The places next to each one, `(places, 2 ndim)`, -1 where there is none."""
+    """Neighbours of each place of the lattice, `(places, 2 ndim)`, -1 beyond a wall."""
     number = np.arange(int(np.prod(shape))).reshape(shape)
     found = []
     for axis, closed in enumerate(periodic):

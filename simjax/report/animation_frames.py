@@ -60,7 +60,7 @@ class Stage:
         return Image.fromarray(np.ascontiguousarray(pixels))
 
     def write_time(self, picture: Image.Image, frame: int) -> None:
-        """The time, right-aligned over the panels: what changes stays in one rectangle with them."""
+        """Write the time, right-aligned over the panels, so that all changing pixels lie in one rectangle."""
         at = (self.right, 46)
         ImageDraw.Draw(picture).text(at, self.times[frame], font=self.font, fill=INK, anchor="rs")
 

@@ -8,7 +8,7 @@ ROUNDING = "_rounding"
 
 @dataclass(frozen=True)
 class Check:
-    """One check of a run: what was found, what was expected, and whether that is good enough."""
+    """One check of a run: measured value, bound, and whether it holds."""
 
     name: str
     value: str

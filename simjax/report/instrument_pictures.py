@@ -1,4 +1,4 @@
-"""Small pictures of what a run's instruments saw: curves over time, profiles, planes."""
+"""Small pictures of the readings of a run's instruments: curves over time, profiles, planes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pictures of an inverse problem: how the search went, what it found, what is left of the measurements."""
+"""The pictures of an inverse problem: convergence, estimates, residuals."""
 
 from __future__ import annotations
 

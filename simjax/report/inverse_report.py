@@ -1,4 +1,4 @@
-"""report.html of an inverse problem: what was sought and found, how well, and where it all comes from."""
+"""report.html of an inverse problem: unknowns and their estimates, the fit, and provenance."""
 
 from __future__ import annotations
 

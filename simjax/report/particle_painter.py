@@ -112,7 +112,7 @@ def _largest(dataset: xr.Dataset, frame: int) -> float:
 
 
 def _sampled(dataset: xr.Dataset) -> list[int]:
-    """Frames that stand for all."""
+    """Indices of three frames (first, middle, last) that stand for the whole run."""
     count = dataset.sizes["time"]
     return sorted({0, count // 2, count - 1})
 
@@ -261,7 +261,7 @@ def paint(
 
 
 class _Canvas:
-    """Pixels with the depth of what is seen in each."""
+    """Pixels, with the depth of the nearest particle in each."""
 
     def __init__(self, width: int, height: int):
         self.width, self.height = width, height

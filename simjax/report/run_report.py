@@ -1,4 +1,4 @@
-"""report.html: what a run did, in one file that needs nothing beside it and runs no script."""
+"""report.html: the record of a run in one self-contained file without scripts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scene of a run: what stands around and in the fields that are drawn, and what they are compared with."""
+"""The scene of a run: walls, bodies and media drawn with its fields, and the exact solution beside them."""
 
 from __future__ import annotations
 

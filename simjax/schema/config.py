@@ -380,7 +380,7 @@ class Config:
         return all(value.constant == 0 for wall in walls for values in wall.fields.values() for value in values)
 
     def variables(self) -> tuple[str, ...]:
-        """Names that can be written."""
+        """Names of the variables that a run can write."""
         return self.schema.variables(self.ndim, self.counts)
 
 

@@ -75,7 +75,7 @@ def _values(variation: Variation, fractions: Mapping[str, np.ndarray], size: int
 
 
 def _fraction(seed: int, path: str, member: int) -> float:
-    """Uniform in [0, 1)."""
+    """Draw a uniform number in [0, 1) from the seed, the path of the parameter and the member's number."""
     import numpy as np
 
     word = int.from_bytes(hashlib.blake2b(path.encode(), digest_size=4).digest(), "little")

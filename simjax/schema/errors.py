@@ -1,4 +1,4 @@
-"""Everything wrong with a configuration, collected and told at once."""
+"""Collection of all mistakes in a configuration, reported together."""
 
 from __future__ import annotations
 
@@ -82,6 +82,6 @@ def join(path: str, key: str) -> str:
 
 
 def show(value: Any, width: int = 60) -> str:
-    """A value as it is quoted in a message, cut to `width` characters after what nobody is to see."""
+    """Quote a value in a message: hide secrets in URLs, then cut to `width` characters."""
     text = without_credentials(repr(value))
     return text if len(text) <= width else text[: width - 3] + "..."

@@ -73,7 +73,7 @@ class InstrumentConfig:
 
     @property
     def _first_place(self) -> tuple[float, ...]:
-        """A place of those that are given along bodies."""
+        """The first place of an instrument along bodies."""
         return self.given["around"] if "around" in self.given else self.given["points"][0]
 
     def _increments(self, name: str, parts: tuple[str, ...]) -> dict[str, tuple[str, ...]]:

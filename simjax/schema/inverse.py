@@ -1,4 +1,4 @@
-"""The section `inverse` as it is once valid: what is sought, what was measured, and how the two are fitted."""
+"""The validated section `inverse`: unknowns, measurements, and the method of fitting."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ class ShootingConfig:
 
 @dataclass(frozen=True)
 class ExperimentConfig:
-    """One of several runs that are fitted together.
+    """One of several experiments that are fitted together.
 
     keys: by section what it changes. sections: these sections of the configuration as they are in this run. observes:
     whether its observations are its own.
@@ -264,7 +264,7 @@ class ExperimentConfig:
         return {**changes, "observations": write(self.observations)} if self.observes else changes
 
     def of(self, config):
-        """The configuration of this run, with what it does not change from `config`."""
+        """The configuration of this experiment: `config` with the experiment's changes."""
         return dataclasses.replace(config, **self.sections)
 
 
@@ -288,7 +288,7 @@ class InverseConfig:
     experiments: tuple[ExperimentConfig, ...] = ()
 
     def write(self) -> dict[str, Any]:
-        """The section as it is written."""
+        """Write the section as plain YAML values."""
         plan, size = self.checkpoint
         section = {
             "unknowns": {unknown.path: unknown for unknown in self.unknowns},

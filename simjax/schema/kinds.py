@@ -23,7 +23,7 @@ class Kind(Protocol):
 
     @property
     def allowed(self) -> str:
-        """The allowed values, as they are told to a user."""
+        """The allowed values in words, for messages."""
         ...
 
     def read(self, path: str, value: Any, problems: ConfigErrors) -> Any:
@@ -104,7 +104,7 @@ def read_entries(cls: type, path: str, value: Any, problems: ConfigErrors) -> di
 
 
 def tell_missing(path: str, field: dataclasses.Field, problems: ConfigErrors) -> None:
-    """A key without a default is not there: what it means and what may stand there."""
+    """Add a problem for a missing key without a default, with its meaning and the allowed values."""
     about, units = field.metadata["about"], field.metadata["units"]
     meaning = f"{about}, in {units}: " if about and units != "1" else ""
     problems.say(path, f"{path} is missing: {meaning}expected {field.metadata['kind'].allowed}")

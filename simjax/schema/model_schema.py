@@ -73,7 +73,7 @@ class Derived:
 
 @dataclass(frozen=True)
 class ModelSchema:
-    """Declaration of a registered model: all that a configuration may say of it.
+    """Declaration of a registered model: every key, field, side and scheme that a configuration may name.
 
     physics: dataclass of its keys. fields: what has an initial condition. coefficients: fields of the equation. sides:
     those that it takes beside the periodic one, as `schema.sides.sides_of` names them. diagnosed: further variables

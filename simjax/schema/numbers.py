@@ -1,4 +1,4 @@
-"""Numbers of a section of keys: what formulas call them, where they stand, and what they are."""
+"""Numbers of a section of keys: their names in formulas, their paths and their units."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class Part:
 
     @classmethod
     def configured(cls, setup: PartSetup) -> tuple[Any, Any]:
-        """The part and its parameters."""
+        """Build the part and its parameters."""
         return cls(), dict(setup.values)
 
     @classmethod
@@ -87,7 +87,7 @@ class PartSetup:
 
     @property
     def chosen(self) -> Chosen | None:
-        """The part that the configuration has there."""
+        """The part that the configuration chooses at `place`."""
         return getattr(self.config.physics, self.place)
 
     @property
@@ -109,7 +109,7 @@ class PartSetup:
         return tuple(values[field.name] for field in dataclasses.fields(self.keys) if field.name in values)
 
     def beside(self, place: str) -> PartSetup:
-        """The same of the part at another key."""
+        """The setup of the part at another key of `physics`."""
         return dataclasses.replace(self, place=place)
 
     def built(self) -> tuple[Any, Any]:
@@ -121,7 +121,7 @@ Declared = TypeVar("Declared", bound=type[Part])
 
 
 class Parts(Mapping[str, type[Part]]):
-    """The parts of one kind that configurations know, by name.
+    """The registered parts of one kind, such as pair potentials, by name.
 
     noun: what one of them is. base: the class of all of them, as "module:Class". homes: the modules that declare them,
     imported when they are asked for.
@@ -174,7 +174,7 @@ class Parts(Mapping[str, type[Part]]):
 
 @dataclass(frozen=True)
 class PartOf:
-    """One of a few parts by its name, alone or with its keys below it."""
+    """Key that chooses a part, such as a pair potential, by name, alone or with its keys below it."""
 
     parts: Parts
     optional: bool = False

@@ -1,4 +1,4 @@
-"""The number of the schema: which form of configurations one is written in."""
+"""The number of the schema: the version of the form in which a configuration is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The section `storage`: in what fields are kept between steps."""
+"""The section `storage`: the format in which fields are kept between steps."""
 
 from __future__ import annotations
 

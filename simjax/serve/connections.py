@@ -50,7 +50,7 @@ class TimedProtocol(H11Protocol):
         self._wait(answering=False)
 
     def data_received(self, data: bytes) -> None:
-        """Take a part of a request."""
+        """Receive the next bytes of a request."""
         super().data_received(data)
         answering = self._is_answering()
         if answering != self._answering or self._deadline is None:

@@ -283,7 +283,7 @@ def _one_of(what: str, name: str, known: Sequence[str] | Mapping[str, Any]) -> s
 
 
 def _as_expected(name: str, value: np.ndarray, like: np.ndarray) -> np.ndarray:
-    """A given array as one of the shape and type of `like`."""
+    """Convert a given array to the shape and dtype of `like`."""
     if value.shape != like.shape:
         raise Refusal(400, f"{name}: expected the shape {list(like.shape)}, got {list(value.shape)}.")
     if not np.can_cast(value.dtype, like.dtype, "same_kind"):

@@ -45,7 +45,7 @@ class Sources(eqx.Module):
     matrix: Array
 
     def _within(self, domain: Domain) -> tuple[tuple[Array, ...], Array]:
-        """Places within this block, and which of them are."""
+        """Indices within this block, clipped to it, and a mask of those that lie in it."""
         own = [place - domain.first_index(axis) for axis, place in enumerate(self.places)]
         inside = self.there
         for place, n in zip(own, domain.block_shape, strict=True):
@@ -76,7 +76,7 @@ class Unobstructed(eqx.Module):
     sources: Sources | None
 
     def inverses(self, shift) -> tuple[Array, ...]:
-        """Nothing is needed beside."""
+        """Inverse diagonals for smoothing: none, since the solve is direct."""
         del shift
         return ()
 

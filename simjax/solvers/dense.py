@@ -1,4 +1,4 @@
-"""Dense matrices, decomposed by LAPACK or by what a platform has in its place. Without derivatives.
+"""Dense matrices, decomposed by LAPACK or by the platform's own routine. Without derivatives.
 
 On a CPU the matrices of several members are decomposed one after the other: jaxlib (0.10 to 0.12) hands a batch of them
 to the pool of threads on which it runs itself, and waits, so that as many devices as there are threads wait for ever.

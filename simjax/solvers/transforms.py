@@ -40,7 +40,7 @@ def inverse_fourier(packed: Float[Array, "*shape"], axis: int) -> Float[Array, "
 
 
 def _index(u: Array, axis: int) -> Array:
-    """0, 1, 2, ... along `axis`, shaped to broadcast against `u`."""
+    """Consecutive integers 0, 1, 2, ... along an axis. along `axis`, shaped to broadcast against `u`."""
     shape = tuple(n if k == axis % u.ndim else 1 for k, n in enumerate(u.shape))
     return jnp.arange(u.shape[axis], dtype=u.dtype).reshape(shape)
 

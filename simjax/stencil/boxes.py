@@ -58,5 +58,5 @@ def _read(equation, whole: Reach) -> Reach:
 
 
 def _together(found: Sequence[Reach]) -> Reach:
-    """The reach that holds all of these."""
+    """The smallest reach that contains all given reaches."""
     return tuple((max(a for a, _ in axis), max(b for _, b in axis)) for axis in zip(*found, strict=True))

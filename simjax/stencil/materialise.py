@@ -179,7 +179,7 @@ def _written(leaves):
 
 
 def held(tree):
-    """`tree`, formed before what reads it is: no loop takes in both."""
+    """Compute `tree` before the operations that read it, so that no loop fuses both."""
     if BARRIERS_HOLD:
         return lax.optimization_barrier(tree)
     with set_xla_metadata(inlineable="false"):

@@ -49,7 +49,7 @@ def if_good(model: Model, params, begin, after):
 
 
 def prepared_scheme(model: Model, integrator: Integrator, params, state, schedule: Schedule):
-    """Form what the scheme needs once before all steps.
+    """Compute the scheme's coefficients once before all steps.
 
     Raises:
         ConfigurationError: the model has noise and the scheme draws none, or the other way round.
@@ -83,7 +83,7 @@ def take_step(
 
 
 def _with_fault(model: Model, params, after, schedule: Schedule):
-    """(state, clock) with what is wrong at this time in the status."""
+    """(state, clock), with the model's faults at this time in the status."""
     state, clock = after
     wrong = model.fault(time_of(clock, schedule), params)
     return after if wrong is None else (state, eqx.tree_at(lambda c: c.status, clock, clock.status | wrong))

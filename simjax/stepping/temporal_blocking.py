@@ -35,7 +35,7 @@ Times = tuple[Array, Array, Array]
 
 
 def step_of(model: Model, integrator: Integrator, t, dt, number, state, params, prepared):
-    """`state` one step of `dt` later, with all that happens in a step."""
+    """Advance `state` by one step of `dt`, walls and random forcing included."""
     state = integrator.numbered_step(model, number, t, dt, state, params, prepared)
     return model.perturb(number, t, dt, state, params)
 

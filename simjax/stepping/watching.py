@@ -114,7 +114,7 @@ class Sight(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """Findings of a call. number: of steps. held, halted: of each condition of `halt`, whether it holds, and
+    """Readings of one call of the loop. number: of steps. held, halted: of each condition of `halt`, whether it holds, and
     whether it ended the steps; None without."""
 
     number: Array
@@ -199,7 +199,7 @@ def _with_state(sight: Sight, model: Model, seen: Seen, clocks: tuple[Clock, Clo
 
 
 def _judged(model: Model, halt: Halt, clock: Clock, state, schedule: Schedule) -> Array:
-    """Tell which conditions hold; all devices go by the same."""
+    """Tell which conditions hold, with the same answer on every device."""
     holds = halt.holds(time_of(clock, schedule), state).astype(jnp.int32)
     return jnp.stack([model.domain.max(one) for one in holds]) > 0
 

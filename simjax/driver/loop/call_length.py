@@ -108,7 +108,7 @@ class CallLength:
 
     @contextlib.contextmanager
     def timed(self, program: Callable) -> Iterator[None]:
-        """Around a call: the first one of each program compiles before it returns."""
+        """Context manager that times a call; the first call of each program includes its compilation."""
         if id(program) in self._called:
             yield
             return

@@ -23,7 +23,7 @@ from simjax.stepping.simulate import Clock, Schedule, time_of
 
 
 def advice_for(programs: CompiledRun, status: int = OK) -> str:
-    """Say what a user may try where a run fails with this status."""
+    """Advice to a user whose run failed with this status."""
     return "Write velocities that balance at all times." if status & UNBALANCED else programs.advice
 
 
@@ -53,7 +53,7 @@ def refuse_start(programs: CompiledRun, state) -> None:
 
 
 def first_fault(programs: CompiledRun, state, clock: Clock, schedule: Schedule, steps: int) -> str:
-    """Say what went wrong first, where and when: `steps` steps again, one by one."""
+    """Repeat `steps` steps one by one and say which fault happened first, where and when."""
     if isinstance(programs, CompiledParticleRun):
         return _first_of_particles(programs, state, clock, schedule, steps)
     assert isinstance(programs, CompiledFieldRun)
@@ -63,7 +63,7 @@ def first_fault(programs: CompiledRun, state, clock: Clock, schedule: Schedule, 
 def failing_steps(
     programs: CompiledRun, state, clock: Clock, schedule: Schedule, steps: int, members: Collection[int]
 ) -> dict[int, int]:
-    """The step at which each of these members of an ensemble of fields went wrong: `steps` steps again, one by one.
+    """Repeat `steps` steps one by one and return the step at which each of these members of an ensemble failed.
 
     state, clock: those at which the members were frozen. A member that does not go wrong again is left out.
     """
@@ -107,7 +107,7 @@ def _first_of_fields(programs: CompiledFieldRun, state, clock: Clock, schedule: 
 
 
 def _wrong_cell(programs: CompiledFieldRun, state) -> tuple[str, tuple[int, ...], int] | None:
-    """Find what is not finite or not physical in `state`, the first such index, and how many there are."""
+    """Find values of `state` that are not finite or not physical: their kind, the first index, and their number."""
     infinite, unphysical = programs.wrong_cells(state)
     leaves = jax.tree_util.tree_leaves_with_path(fields_of(infinite))
     named = {f"{_field_name(path)} is not finite": cells for path, cells in leaves}
@@ -171,7 +171,7 @@ def _first_of_particles(programs: CompiledParticleRun, state, clock: Clock, sche
 
 
 def _not_finite(programs: CompiledParticleRun, state) -> tuple[int, str] | None:
-    """The first particle of which something is not finite, and what."""
+    """The first particle with a value that is not finite, and the name of that value."""
     state = fields_of(state)
     ids, slots, ndim = whole(state.ids), programs.slots(state), programs.cells.ndim
     for path, leaf in jax.tree_util.tree_leaves_with_path(state):
@@ -183,7 +183,7 @@ def _not_finite(programs: CompiledParticleRun, state) -> tuple[int, str] | None:
 
 
 def _unphysical(programs: CompiledParticleRun, state) -> tuple[int, str] | None:
-    """The first particle whose state means nothing, and what is wrong with it."""
+    """The first particle with an unphysical state, and the reason."""
     model, params = programs.build(*jax.tree.map(on_first_device, (programs.values, programs.files)))
     host = jax.tree.map(whole, state)
     for what, where in model.unphysical(host, params).items():

@@ -66,7 +66,7 @@ class GoodputLog:
         self._unwritten = []
 
     def begin(self, activity: str) -> None:
-        """Note that the host loop does something else from now on."""
+        """Record that the host loop turns to another activity."""
         self._activity = activity
         self._write(activity)
 
@@ -93,7 +93,7 @@ class GoodputLog:
         self._kept = False
 
     def lines(self, folder: Path) -> list[Mapping[str, Any]]:
-        """The lines of all parts, as if this one ended now."""
+        """Lines of every part of the run, as if the present part ended now."""
         return [*_read(folder), {"at": _text(self._now()), "activity": ENDED}]
 
     def _now(self) -> float:

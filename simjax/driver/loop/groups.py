@@ -238,7 +238,7 @@ class GroupedRun:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[bool]:
-        """Around what process 0 does for all, which an error of it ends: yields whether this is process 0."""
+        """Context manager for work of process 0 alone, whose error ends all; yields whether this is process 0."""
         with self.processes.together():
             yield self.processes.first
 
@@ -359,7 +359,7 @@ class GroupedRun:
                 write_text(self.folder / GROUPS_NAME, json.dumps(record) + "\n")
 
     def _statuses(self) -> np.ndarray:
-        """`(members,)` bits of the last attempt; 0 of those that are still to come."""
+        """`(members,)` status bits of the last attempt; 0 for members that have not run yet."""
         statuses = np.zeros(self.config.ensemble.size, np.int32)
         for one in self.finished:  # second attempts come last
             statuses[list(one.places)] = one.statuses

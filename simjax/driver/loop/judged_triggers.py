@@ -161,7 +161,7 @@ class Triggers:
         return f" for {named}{f' and {len(numbers) - MOST_NAMED} others' if len(numbers) > MOST_NAMED else ''}"
 
     def _judge_steady(self, time: float, value: np.ndarray, looked_at: np.ndarray):
-        """Tell which members are steady, what is said of each, and the quantity."""
+        """Judge which members are steady; return these, a sentence for each, and the quantity judged."""
         assert self._steady is not None
         quantity, over = self._steady.quantity, self._steady.over
         self._history.append((time, value))
@@ -257,7 +257,7 @@ def stop_times(times: np.ndarray, units: str) -> MemberNumbers:
 
 
 def said_of_times(times: np.ndarray, named: Callable[[int], str]) -> list[str]:
-    """Sentences about these times: one for each member, or one about many."""
+    """Sentences about the times of an event: one for each member, or one that sums up many."""
     met = np.flatnonzero(~np.isnan(times))
     if len(times) <= MOST_TOLD or not len(met):
         return [f"{named(int(row))} met a condition of stop at t = {times[row]:g}." for row in met]
@@ -327,7 +327,7 @@ class EventFiles:
             writer.close(complete, 0)
 
     def abandon(self) -> None:
-        """End the files after an error, as they are."""
+        """Close the files after an error with the frames they have."""
         for writer in self.writers.values():
             with contextlib.suppress(Exception):
                 writer.abandon()

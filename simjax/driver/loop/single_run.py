@@ -401,7 +401,7 @@ class SingleRun:
         self._occur(self.triggers.judge_step(time, step, held, quantities).events, time, step)
 
     def _occur(self, events: Mapping[str, str], time: float, step: int) -> None:
-        """Write a frame for each event, and tell of it."""
+        """Write a frame for each event, and a line to the log."""
         self.record.events.write(tuple(events), time, step, self.state, self.clock)
         for sentence in events.values():
             self.record.note(sentence)

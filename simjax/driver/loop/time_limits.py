@@ -11,7 +11,7 @@ from simjax.schema.moments import seconds_since_1970
 
 
 def limit_reached(limits: LimitsConfig, elapsed: float, needed: float) -> str | None:
-    """Name the limit that leaves no more than the seconds `needed`, if one does.
+    """Name the limit of time that leaves no more than the seconds `needed`; None if every limit leaves more.
 
     elapsed: seconds since the process began.
     """

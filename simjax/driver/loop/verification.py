@@ -59,7 +59,7 @@ class Verification:
         return jax.tree.map(jnp.copy, given) if (self._calls - 1) % self._every == 0 else None
 
     def compare(self, schedule: Schedule, steps: int, until: Any, kept: Any, results: Any) -> None:
-        """Compute a call of so many steps again from what was `kept` of it, and compare it with its `results`.
+        """Repeat a call of `steps` steps from its `kept` arguments, and compare the new results with its `results`.
 
         Raises:
             BitsDiffer: some bits are not the same; on all processes.
@@ -106,7 +106,7 @@ def turned(mesh: Mesh) -> Mesh:
 
 
 def remove_after(folder: Path, step: int) -> None:
-    """Remove the checkpoints of later steps, which may hold what was computed wrong."""
+    """Remove the checkpoints of later steps, which may hold wrong values."""
     for path in list_checkpoints(folder):
         if int(path.name) > step:
             shutil.rmtree(path)

@@ -26,7 +26,7 @@ def write_reports(
     outcome: str,
     **about: Any,
 ) -> tuple[str, ...]:
-    """Check what the run must have kept, tell what it did not, and write the report and the animation.
+    """Check conserved quantities and other invariants, log violations, write the report and the animation.
 
     outcome: how the run ended. about: what the report says beside that, as `RunReport` names it. Returns a sentence for
     each failed check.

@@ -131,7 +131,7 @@ def file_attributes(config: Config, run_id: str) -> dict[str, Any]:
 
 
 def describe_numbers(programs: CompiledRun) -> dict[str, dict[str, str]]:
-    """Attributes of parameters and diagnostics by name: units and what they mean."""
+    """Attributes of parameters and diagnostics by name: units and meaning."""
     config = programs.config
     about = number_attributes(config.physics, config.ndim)
     if config.particles is not None:

@@ -1,4 +1,4 @@
-"""One instrument of a run: what it reads, and how its readings are described."""
+"""One instrument of a run: its operator, and the description of its readings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Instrument(NamedTuple):
     variables: tuple[Output, ...] = ()
 
     def seen(self, operator: Instrumental, view: View) -> jax.Array:
-        """The reading of an operator; of one box a number."""
+        """The reading of an operator; a number if it reads a single box."""
         reading = operator.read(view)
         return reading[0] if self.source.kind == "box_mean" else reading
 

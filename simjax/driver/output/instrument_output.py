@@ -84,14 +84,14 @@ class SampleFiles:
             writer.close(complete)
 
     def abandon(self) -> None:
-        """End the files after an error, as they are."""
+        """Close the files after an error with the samples they have."""
         for writer in self.writers.values():
             with contextlib.suppress(Exception):
                 writer.abandon()
 
 
 class InstrumentOutput(SampleFiles):
-    """The files of a run's instruments; those of a run without any are none.
+    """The files of a run's instruments; none if the run has no instruments.
 
     While a call is being computed, the samples of the call before are written. kept: of each file, samples that were
     there when it was opened.
@@ -147,7 +147,7 @@ class InstrumentOutput(SampleFiles):
 
     @property
     def counts(self) -> dict[str, int]:
-        """Number of samples in each file, with those that are yet to be written."""
+        """Number of samples in each file, samples still to be written included."""
         return {name: writer.frames for name, writer in self.writers.items()}
 
     @property

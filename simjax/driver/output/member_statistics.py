@@ -21,7 +21,7 @@ Statistics = tuple[dict[str, dict[str, jax.Array]], jax.Array] | tuple[()]
 
 
 def reduced(programs: CompiledRun, fields: dict[str, Any], clock: Clock) -> tuple[dict[str, Any], Statistics]:
-    """Reduce observed fields: those of members that are written, and the statistics over members."""
+    """Reduce observed fields to the members that are written and the statistics over members."""
     if not programs.config.ensemble.statistics:
         return fields, ()
     assert isinstance(programs, CompiledFieldRun)

@@ -245,7 +245,7 @@ def _stored(programs: CompiledRun) -> float:
 
 
 def _rounding(programs: CompiledRun, dataset: xarray.Dataset) -> float:
-    """Roundings of all steps, one after another at random, of a number of size one."""
+    """Accumulated rounding of a number of size one, a random walk over all steps."""
     return ROUNDINGS * _precision(programs) * _steps(dataset) ** 0.5
 
 

@@ -73,7 +73,7 @@ class _Frame:
 
 @contextlib.contextmanager
 def logged(tell: Callable[[str], None]) -> Iterator[None]:
-    """Within it, what the library logs is told as well: how kernels were chosen."""
+    """Context manager that copies the library's log, such as choices of kernels, to the run's log."""
     handler = logging.Handler()
     handler.emit = lambda record: tell(record.getMessage())
     level = LOG.level
@@ -413,7 +413,7 @@ class RunFolder:
             self._metrics.close()
 
     def _write_report(self, outcome: str, pace: CallLength, elapsed: float) -> None:
-        """Check what the run must have kept, tell what it did not, and write the report and the animation."""
+        """Check conserved quantities and other invariants, log violations, write the report and the animation."""
         from simjax.report.scene import NOWHERE
 
         draws = self.config.output.report or self.config.output.animation

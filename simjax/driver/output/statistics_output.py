@@ -75,7 +75,7 @@ class StatisticsOutput(SampleFiles):
 
     @property
     def counts(self) -> dict[str, Any]:
-        """Begin of the set that goes on, of each, for JSON."""
+        """Beginning of the unfinished set of each statistic, for JSON."""
         return {name: vars(one) for name, one in self._open.items()}
 
     def end_windows(self, sums: Mapping[str, Sums], time: float, step: int) -> dict[str, Sums]:

@@ -286,7 +286,7 @@ class Compilations:
     load_seconds: float
 
     def described(self) -> dict[str, int | float]:
-        """The counts for JSON."""
+        """Counts of compiled and loaded programs, for JSON."""
         return {
             "compiled": self.compiled,
             "compile_seconds": round(self.compile_seconds, 3),

@@ -139,7 +139,7 @@ class CompiledRun(abc.ABC):
     @property
     @abc.abstractmethod
     def variable_names(self) -> tuple[str, ...]:
-        """Names of `variables`."""
+        """Names of the `variables` that the run writes."""
 
     @property
     @abc.abstractmethod
@@ -147,7 +147,7 @@ class CompiledRun(abc.ABC):
         """The partition of each of the `variables`."""
 
     def bare(self) -> Self:
-        """The same without arrays, to be kept with a program that outlives this run."""
+        """A copy without arrays, to be kept with a program that outlives this run."""
         bare = copy.copy(self)
         bare.files, bare.values, bare._observe, bare._limits = None, None, None, None
         bare._advance, bare.instrument_programs = {}, {}
@@ -164,7 +164,7 @@ class CompiledRun(abc.ABC):
 
     @abc.abstractmethod
     def assemble(self, fields: Mapping[str, Array], ranges: Ranges) -> dict[str, np.ndarray]:
-        """A part of the variables as they are written, from what `observe` returned, without a time axis."""
+        """Arrange the arrays that `observe` returned as variables of a file, without a time axis."""
 
     @property
     @abc.abstractmethod
@@ -196,7 +196,7 @@ class CompiledRun(abc.ABC):
         return other
 
     def of_all_variables(self) -> "CompiledRun":
-        """The same, but `observe` returns, and the writer takes, every variable of the model."""
+        """A copy whose `observe` returns, and whose writer takes, every variable of the model."""
         everything = copy.copy(self)
         output = dataclasses.replace(self.config.output, fields=None)
         ensemble = dataclasses.replace(self.config.ensemble, statistics=NO_STATISTICS)

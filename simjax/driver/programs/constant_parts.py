@@ -34,7 +34,7 @@ class ConstantParts(eqx.Module):
 
     @property
     def tree(self) -> Any:
-        """The parts of this device."""
+        """The constant arrays of this device, as the model takes them."""
         own = [leaf.reshape(leaf.shape[len(names) :]) for leaf, names in zip(self.leaves, self.axes, strict=True)]
         return eqx.combine(jax.tree.unflatten(self.structure, own), self.known)
 

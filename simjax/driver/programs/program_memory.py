@@ -102,7 +102,7 @@ class RunMemory:
         return ", ".join([*parts, f"observed frames {readable_bytes(self.frames)}"])
 
     def sentence(self, available: int | None) -> str:
-        """Tell what is needed, of what is `available` where that is known."""
+        """Say how many bytes a device needs, and how many are `available` if that is known."""
         of = "" if available is None else f" of {readable_bytes(available)}"
         return f"Memory on each device: {readable_bytes(self.needed)}{of} ({self})."
 

@@ -146,7 +146,7 @@ class CompiledFieldRun(CompiledRun):
 
     @functools.cached_property
     def files(self) -> dict[str, Any]:
-        """Fields that come from files, and what the model forms of its coefficients once."""
+        """Fields read from files, and arrays that the model computes once from its coefficients."""
         parts, _ = self._parts
         return self.fields if parts is None else {**self.fields, PARTS: parts}
 
@@ -306,7 +306,7 @@ class CompiledFieldRun(CompiledRun):
         return self._begun_state(self.starter()(self.values, self.files, self._place_members())), self._zero_clock()
 
     def wrong_cells(self, state) -> tuple[Any, dict[str, Any]]:
-        """Cells whose state is not finite, a tree like it, and those that are not physical, by what is wrong."""
+        """Masks of cells that are not finite, a tree like the state, and of unphysical cells, by reason."""
         if self._faults is None:
 
             def look(values, files, state):

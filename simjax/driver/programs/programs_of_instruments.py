@@ -175,13 +175,13 @@ class CompiledInstruments:
         return Watch(lambda t, state: read(t, state)[name], room, is_due if every else None)
 
     def at_frame(self, *, first: bool) -> tuple[str, ...]:
-        """Names of those that are read at an output time; at the `first`, the start, that is all of them."""
+        """Names of instruments read at an output time; at the `first`, the start, all of them."""
         return tuple(name for name, one in self.instruments.items() if first or one.source.at_frames)
 
     # ------------------------------------------------------------------ calls
 
     def _room(self, name: str, schedule: Schedule, steps: int) -> int:
-        """The most readings of a call of so many steps, all within one frame."""
+        """The largest number of readings in a call of `steps` steps within one frame."""
         every = self.instruments[name].source.interval
         if not every:
             return steps

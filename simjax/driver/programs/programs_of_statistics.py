@@ -248,7 +248,7 @@ def _of_fields(source: StatisticsConfig, programs: CompiledFieldRun) -> Statisti
 
 
 def _moments(kinds: Sequence[str], variables: Sequence[str]) -> Moments:
-    """The moments that these kinds are made of."""
+    """The moments from which these kinds of statistics follow."""
     names = tuple(variables)
     pairs = tuple((name, name) for name in names) if {VARIANCE, THIRD_MOMENT} & {*kinds} else ()
     if COVARIANCE in kinds:

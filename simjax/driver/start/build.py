@@ -150,7 +150,7 @@ def _configured(config: Config, domain: Domain, values: Values, coefficients) ->
 def _completed(
     config: Config, values: Values, model: GridModel, params, closure: Closure | None = None
 ) -> tuple[GridModel, Any]:
-    """The model with what the configuration adds to any model."""
+    """Add the parts that a configuration may add to any model: balances, or a closure."""
     closure = closure_of(config, values) if closure is None else closure
     if config.outputs.balanced:  # refused beside a closure
         return with_balances(model, config.outputs.balanced), params
@@ -390,7 +390,7 @@ def exact_errors(config: Config, model: GridModel, fields: Mapping[str, Array], 
 
 
 def _volumes(model: GridModel, dtype) -> float | Array:
-    """Volumes of the cells, in mean ones: 1.0 on a uniform grid."""
+    """Volumes of the cells over their mean: 1.0 on a uniform grid."""
     layout = next(layout for layouts in model.component_layouts().values() for layout in layouts)
     spacing, mean = model.domain.spacing(layout, 0, dtype), model.domain.grid.mean_spacing
     return ring_volumes(math.prod(map(relative, spacing, mean)), model.domain, layout, dtype)

@@ -170,7 +170,7 @@ def _axis(path: str, value: Any, kinds: Mapping[str, SideSchema], problems: Conf
 
 
 def _side(path: str, side: eqx.Module, kinds: Mapping[str, SideSchema], problems: ConfigErrors) -> Any:
-    """A side by its kind and keys: those that make the same side again."""
+    """Write a side as its kind and keys, which make an equal side when read."""
     if isinstance(side, PeriodicSide):
         return "periodic"
     values = _attributes(side)

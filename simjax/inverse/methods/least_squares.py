@@ -1,4 +1,4 @@
-"""Nonlinear least squares on a mesh: what every solver is given, whatever the simulation behind it."""
+"""Nonlinear least squares on a mesh: the interface between solvers and any simulation."""
 
 import functools
 from collections.abc import Callable
@@ -37,7 +37,7 @@ class LeastSquares(eqx.Module):
         return self.function(latent, self.given)
 
     def residuals(self, latent):
-        """The residuals alone."""
+        """Residuals at a latent, without the status."""
         return self.evaluate(latent).residuals
 
     def loss(self, latent) -> tuple[Array, Array]:

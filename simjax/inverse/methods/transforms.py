@@ -177,7 +177,7 @@ class Chain(Transform):
 
 
 def chain(transforms: Sequence[Transform]) -> Transform:
-    """`transforms` applied in order to a latent value; none of them: the identity.
+    """Chain `transforms` in the order in which they act on a latent value; without any, the identity.
 
     `chain([Smooth(0.1, periodic), Positive()])` is the exponential of a smooth field.
     """

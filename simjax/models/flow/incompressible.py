@@ -237,7 +237,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
         return self.solid is not None
 
     def fault(self, t, params):
-        """Check that prescribed velocities that depend on time bring in what they take out."""
+        """Check that prescribed velocities that depend on time carry no net volume into the box."""
         return balance.fault(self.domain, self.layouts, t, jnp.result_type(params.viscosity)) if self.watched else None
 
     def explain(self, t, params):

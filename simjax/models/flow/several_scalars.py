@@ -182,7 +182,7 @@ def scalar_params(setup: Setup) -> dict[str, Any]:
 
 
 def check_scalars(config: Any) -> Iterator[tuple[str, str]]:
-    """Sentences about a configuration whose scalars do not fit to what is said of them, or meet bodies."""
+    """Sentences about scalars that contradict their keys, or that would meet bodies."""
     count = config.counts.get("scalars", 0)
     for name in LISTS:
         given = list(getattr(config.physics, name))

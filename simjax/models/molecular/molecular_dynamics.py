@@ -207,7 +207,7 @@ class MolecularDynamics(StepsInParts):
         return total / blocks if jnp.issubdtype(total.dtype, jnp.inexact) else total // blocks
 
     def system(self, state: State, params: Params, arrangement: LinkedArrangement) -> System:
-        """Moving particles, with the forces of what was found near them."""
+        """Moving particles, with the forces of the neighbours listed for them."""
 
         def interactions(state):
             return self._interactions(state, params, arrangement)

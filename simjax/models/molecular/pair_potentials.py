@@ -333,7 +333,7 @@ class Buckingham(DistancePotential):
 
 
 class UserPotential(DistancePotential):
-    """U = function(r, here, there, params), whatever that is.
+    """U = function(r, here, there, params), a potential given as a user's function.
 
     function: of arrays of any shape, element by element: distance, species of both particles, and any tree of
     parameters. It must not close over traced values. Tables of parameters are read by `between`.

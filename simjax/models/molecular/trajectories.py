@@ -1,4 +1,4 @@
-"""Motions of particles from known starts, told by number, to be compared with observed ones.
+"""Trajectories of particles from known starts, by particle number, to be compared with observed ones.
 
 Trajectories of liquids are chaotic: what starts a distance d apart is d exp(lambda t) apart later, and the gradient of
 a position with respect to parameters grows as fast. So observations are cut into windows of a few 1/lambda, each from a

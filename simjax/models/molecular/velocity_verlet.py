@@ -125,7 +125,7 @@ class DynamicsInParts(Dynamics):
 
     @abc.abstractmethod
     def parts(self, system: System, number: Array, dt: Array, state, params) -> Iterator[StepPart]:
-        """The parts of `step`, one after the other."""
+        """Yield the parts of a time step in order, such as kick and drift."""
 
     def step(self, system, number, dt, state, params):
         return end_of(self.parts(system, number, dt, state, params))

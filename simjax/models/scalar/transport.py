@@ -262,7 +262,7 @@ class Transport(SemiImplicitScalar):
         return right if prepared is None else super().implicit_solve(t, dt, right, params, prepared)
 
     def explicit_stable_dt(self, state, params):
-        """For a factor g between minus one and one."""
+        """The stable step for any factor g between minus one and one."""
         return 1 / self._rate(params)
 
     def stable_dt(self, state, params):

@@ -25,7 +25,7 @@ class _PhaseField(SpectralModel):
     dealiasing = 1 / 2
 
     def free_energy(self, state, params):
-        """F per volume."""
+        """Free energy F per volume."""
         u = state["u"]
         k2 = square_of(self.basis.wavenumbers(u.real.dtype))
         # Exact: four kept wavenumbers do not add up to n.

@@ -134,7 +134,7 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
 
 
 def _steady(config: Any) -> tuple[str, ...]:
-    """Name what a periodic box without gravity does not change."""
+    """Names of the quantities that a periodic box without gravity conserves."""
     closed = all(config.box.periodic) and not any(config.physics.gravity or ())
     return ("momentum",) if closed else ()
 

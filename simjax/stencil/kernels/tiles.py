@@ -262,7 +262,7 @@ def check_fits(tile: Sizes, taken: int, target: str) -> None:
 
 
 def by(sizes: Sequence[int]) -> str:
-    """Sizes as they are said."""
+    """Sizes in words, such as "8 x 128"."""
     return " x ".join(map(str, sizes))
 
 

@@ -36,7 +36,7 @@ def folder() -> Path | None:
 
 
 def path_of(key: Key, folder: Path) -> Path:
-    """The file of what is measured under `key`."""
+    """The file of measurements under `key`."""
     return folder / f"{hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32]}.json"
 
 

@@ -235,7 +235,7 @@ def _without_mesh(equation: JaxprEqn, inputs: list) -> list:
 
 
 def wanted() -> bool:
-    """Tell whether something may be measured, which SIMJAX_TUNE=0 forbids."""
+    """Tell whether kernels may be timed, which SIMJAX_TUNE=0 forbids."""
     return os.environ.get("SIMJAX_TUNE") != "0"
 
 

@@ -223,7 +223,7 @@ def moving(free: Sequence[str], ndim: int, elapsed: Array) -> Array:
 
 
 def together(fields: Sequence[Sequence[Array]], motion: Array) -> tuple[Array, ...]:
-    """The sum of what single motions give, each times its rate."""
+    """Superpose single motions, each times its rate."""
     every = (zip(motion, axis, strict=True) for axis in zip(*fields, strict=True))
     return tuple(sum((q * u for q, u in one), jnp.zeros((), motion.dtype)) for one in every)
 

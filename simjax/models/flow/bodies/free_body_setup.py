@@ -46,7 +46,7 @@ class BodyKeys:
 
 
 def motions_of(config: Any) -> tuple[str, ...] | None:
-    """The motions that the fluid gives the bodies of a configuration; None where they move as they are told."""
+    """The motions of bodies that the fluid moves; None where the configuration prescribes their motion."""
     body = config.physics.body
     if body is None:
         return None

@@ -135,7 +135,7 @@ def bulk_of(flow: Any, params: Any) -> Bulk:
     walls = with_outlets(domain, flow.projection.still_walls(), still.outlets, start)
 
     def taken(motion) -> Array:
-        """Momenta that the pressure takes when the body gains one of a motion."""
+        """Momenta that the pressure takes up when the body gains a unit of momentum in one motion."""
         carried, blocked = motion
         through = immersion.moved_by(blocked).through(domain, carried, walls, start)
         divergence = flow.projection.divergence(through, start, walls)

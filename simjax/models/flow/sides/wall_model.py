@@ -45,7 +45,7 @@ def modelled_walls(sides: Sequence[tuple[Side, Side]]) -> tuple[Wall, ...]:
 
 
 def check_walls(config: Any) -> Iterator[tuple[str, str]]:
-    """Sentences on a configuration that has such walls where they are not taken."""
+    """Sentences on a configuration with wall models in a flow that does not take them."""
     kinds = {axis: (pair.lower.kind, pair.upper.kind) for axis, pair in zip(AXES, config.boundaries, strict=False)}
     where = next((f"boundaries.{axis}" for axis, pair in kinds.items() if KIND in pair), None)
     if where is None:
@@ -61,7 +61,7 @@ _AROUND_AN_AXIS = f"boundaries: {KIND}: expected a Cartesian grid, and this one 
 
 
 def require_walls(domain: Domain, walls: Sequence[Wall]) -> None:
-    """Refuse walls of this kind where they are not taken.
+    """Refuse walls with a wall model in flows that do not take them.
 
     Raises:
         ConfigurationError: the grid is axisymmetric.

@@ -144,7 +144,7 @@ class StokesStages(SemiImplicitModel):
         return f"outputs: the balance of {asked[0]} {EXPLICIT}" if asked else ""
 
     def explicit_stable_dt(self: Any, state, params):
-        """The step of what is carried, however slow it is."""
+        """The step that advection allows, however slow it is."""
         nothing = jnp.zeros_like(params.viscosity)
         least = float(jnp.finfo(nothing.dtype).tiny) ** 0.5
         return self.longest_step(state, dataclasses.replace(params, viscosity=nothing, drag=params.drag + least))
