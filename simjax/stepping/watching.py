@@ -114,8 +114,14 @@ class Sight(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """Readings of one call of the loop. number: of steps. held, halted: of each condition of `halt`, whether it holds, and
-    whether it ended the steps; None without."""
+    """Readings of one call of the loop.
+
+    Attributes:
+        number: number of steps taken.
+        found: readings by instrument. sums: running sums of statistics, by name.
+        held: for each condition of `halt`, whether it holds; None without `halt`.
+        halted: for each condition of `halt`, whether it ended the steps; None without `halt`.
+    """
 
     number: Array
     found: dict[str, Readings]
