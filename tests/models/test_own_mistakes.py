@@ -97,3 +97,19 @@ def test_a_wrong_spectral_term_is_a_sentence(symbol, nonlinear, words):
     state = {"u": model.to_spectrum(U)}
     with pytest.raises(ConfigurationError, match=words):
         sj.simulate(model, sj.INTEGRATORS["etdrk4"], {"k": jnp.asarray(1.0)}, state, sj.Schedule(0.1, dt=0.1), frames=1)
+
+
+def test_noise_of_a_spectral_model_is_refused_where_its_class_is_defined():
+    with pytest.raises(ConfigurationError, match=r"Noisy\.noise: a SpectralModel draws no noise; derive from sj\."):
+
+        class Noisy(sj.SpectralModel):
+            """Noise that no scheme would draw."""
+
+            def symbol(self, k, params):
+                return {"u": 0.0}
+
+            def nonlinear(self, t, k, state, params):
+                return {"u": state["u"]}
+
+            def noise(self, t, state, params):
+                return {"u": 1.0}

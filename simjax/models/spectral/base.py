@@ -70,6 +70,11 @@ class SpectralModel(SemilinearModel):
 
     def __init_subclass__(cls, **options):
         super().__init_subclass__(**options)
+        if hasattr(cls, "noise"):
+            raise ConfigurationError(
+                f"{cls.__name__}.noise: a SpectralModel draws no noise; derive from sj.CenteredModel, or write another "
+                "name for the method."
+            )
         state_keys_and_parameters(cls)
 
     @classmethod
