@@ -27,7 +27,7 @@ from simjax.core.domain import Domain
 from simjax.grid import CENTER, FACE
 from simjax.integrators.table import INTEGRATORS
 from simjax.models.scalar import transport
-from simjax.ops.transport import SCHEMES
+from simjax.ops.scalar_fluxes import SCHEMES
 from simjax.solvers.multigrid import multigrid, solve_elliptic
 
 TOLERANCE, CONTRAST = 1e-8, 1e3

@@ -26,8 +26,8 @@ from simjax.schema.inverse import PRIORS
 from simjax.schema.kinds import Nested, NestedOr
 from simjax.schema.model_schema import ModelSchema
 from simjax.schema.parts import Part, PartOf, part_places, summary_of
-from simjax.schema.sides import HOMES as SIDES
-from simjax.schema.sides import SideSchema, declared_sides, sides_of
+from simjax.schema.side_declarations import HOMES as SIDES
+from simjax.schema.side_declarations import SideSchema, declared_sides, sides_of
 
 DOCS = Path(__file__).resolve().parent
 sys.path.insert(0, str(DOCS))

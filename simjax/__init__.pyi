@@ -9,7 +9,7 @@ from simjax.report.picture import Picture as Picture
 from simjax.driver.differentiable import RunFunction as RunFunction
 from simjax.io.read import open_run as open_run, open_output as open_output, check_files as check_files
 from simjax.io.universe import open_universe as open_universe
-from simjax.io.windows import TrajectoryWindows as TrajectoryWindows
+from simjax.io.state_windows import TrajectoryWindows as TrajectoryWindows
 from simjax.data.batches import batches as batches
 
 # learned terms
@@ -75,7 +75,7 @@ from simjax.core.model import ExplicitModel as ExplicitModel, Measure as Measure
 from simjax.models.cell_centred import CenteredModel as CenteredModel
 from simjax.models.spectral.base import SpectralModel as SpectralModel
 from simjax.models.declaration import model as model, Setup as Setup
-from simjax.schema.sides import side as side
+from simjax.schema.side_declarations import side as side
 from simjax.driver.start.build import register as register
 from simjax.schema.model_schema import FieldSchema as FieldSchema
 from simjax.schema.kinds import (

@@ -94,7 +94,7 @@ def _check_override(override: str, config_dir: str | None) -> None:
     """Refuse `simjax.run fluid` and `expriment=fluid` with the words that were meant."""
     from simjax.config.composition import known_keys
     from simjax.config.overrides import normalise
-    from simjax.schema.errors import closest
+    from simjax.schema.config_errors import closest
 
     if "=" not in override:
         normalise(override, config_folders(config_dir))
@@ -177,7 +177,7 @@ def _help(options: argparse.Namespace) -> str:
     from simjax.config.listing import keys_of_model
     from simjax.config.own_models import find_model
     from simjax.models.registry import MODELS
-    from simjax.schema.errors import closest
+    from simjax.schema.config_errors import closest
     from simjax.schema.locate import input_folders
 
     composed = _compose(options)

@@ -316,14 +316,14 @@ MUTATIONS = [
     ),
     Mutation(
         "slow bodies take places",
-        "serve/application.py",
+        "serve/web_application.py",
         "self._require_room()  # those",
         "self._present += 1  # those",
         "tests/serve/test_serving.py::test_slow_bodies_take_no_place_of_others",
     ),
     Mutation(
         "a server answers to any name",
-        "serve/application.py",
+        "serve/web_application.py",
         "if strange is None:",
         "if True:",
         "tests/serve/test_serving.py::test_names_of_other_machines_are_not_answered",
@@ -1039,14 +1039,14 @@ MUTATIONS = [
     ),
     Mutation(
         "a surface is looked for away from it",
-        "models/flow/bodies/body_surface.py",
+        "models/flow/bodies/surface_readings.py",
         "jnp.where(inside, 1, -1)",
         "jnp.where(inside, -1, 1)",
         "tests/models/flow/test_body_surface.py::test_a_point_in_space_is_that_nearest_to_its_place",
     ),
     Mutation(
         "values count that lie in bodies",
-        "models/flow/bodies/body_surface.py",
+        "models/flow/bodies/surface_readings.py",
         "jnp.clip(cells * jnp.minimum(depth, over), 0, 1)",
         "jnp.clip(2 + cells * jnp.minimum(depth, over), 0, 1)",
         "tests/models/flow/test_body_surface.py::test_what_is_read_of_exact_fields_is_of_second_order",
@@ -1074,7 +1074,7 @@ MUTATIONS = [
     ),
     Mutation(
         "the last window of a member is the next one's first",
-        "io/windows.py",
+        "io/state_windows.py",
         'side="right"',
         'side="left"',
         "tests/data/test_windows.py::test_every_window_is_what_the_run_wrote",

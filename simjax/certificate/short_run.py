@@ -14,8 +14,8 @@ from simjax.certificate.directions import Unknowns
 from simjax.driver.differentiable_run import DifferentiableRun
 from simjax.schema.config import Config
 from simjax.schema.devices import MeshConfig
+from simjax.schema.ensemble_section import EnsembleConfig
 from simjax.schema.instruments import Instruments
-from simjax.schema.members import EnsembleConfig
 from simjax.stepping.checkpointing.plan import Checkpoint
 
 FRAMES = 2

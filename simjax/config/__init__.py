@@ -6,9 +6,9 @@ from simjax.config.validate import validate
 from simjax.models.registry import MODELS
 from simjax.schema.config import AxisBoundary, Config, FieldSource, FileSource, SideSpec
 from simjax.schema.ensemble import sample_members
+from simjax.schema.ensemble_section import Variation
 from simjax.schema.inverse import InverseConfig, ObservationConfig, ShootingConfig, SolverConfig, UnknownConfig
 from simjax.schema.locate import Experiment, conf_folder, config_folders, list_experiments
-from simjax.schema.members import Variation
 from simjax.schema.model_schema import FieldSchema, ModelSchema
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any
 from simjax.errors import ConfigurationError
 from simjax.models.registry import MODELS
 from simjax.schema.config import Config
-from simjax.schema.errors import ConfigErrors
+from simjax.schema.config_errors import ConfigErrors
 from simjax.schema.inverse import EXPERIMENT_SECTIONS, ExperimentConfig
 from simjax.schema.numbers import named_numbers
 from simjax.schema.parts import part_name, part_places

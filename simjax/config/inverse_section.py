@@ -11,9 +11,9 @@ from simjax.config.observations import read_observation
 from simjax.config.sections import Context
 from simjax.config.unknowns import find_candidates, read_unknowns
 from simjax.schema.config import TimeConfig
+from simjax.schema.ensemble_section import EnsembleConfig
 from simjax.schema.inverse import MOST_DRAWN, WITHOUT_LINE_SEARCH, InverseConfig, ShootingConfig, SolverConfig
 from simjax.schema.kinds import Integer, ListOf, Nested, OneOf, Real, Table, key, read_entries
-from simjax.schema.members import EnsembleConfig
 
 BACKWARDS_ONLY = ("binomial", "budget", "reverse")
 

@@ -9,7 +9,7 @@ from typing import Any
 from simjax.schema.kinds import Nested
 from simjax.schema.model_schema import FieldSchema, ModelSchema
 from simjax.schema.parts import Chosen, PartOf, summary_of
-from simjax.schema.sides import SideSchema, sides_of
+from simjax.schema.side_declarations import SideSchema, sides_of
 
 
 def keys_of_model(schema: ModelSchema, mapping: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from simjax.config.sections import Context
 from simjax.schema.config import TimeConfig
-from simjax.schema.errors import closest, join
+from simjax.schema.config_errors import closest, join
 from simjax.schema.instruments import InstrumentConfig, Instruments, line_points
 
 AS_KINDS = ("probe", "line", "box_mean", "spectrum", "radial_distribution")

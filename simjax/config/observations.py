@@ -9,7 +9,7 @@ from typing import Any
 
 from simjax.config.sections import Context, find_told, read_formula
 from simjax.schema.config import AxisBoundary, GridConfig, TimeConfig
-from simjax.schema.errors import ConfigErrors, closest, join
+from simjax.schema.config_errors import ConfigErrors, closest, join
 from simjax.schema.formula import Formula
 from simjax.schema.inverse import OF_FIELDS, OF_PARTICLES, PLACES, MeasuredFile, ObservationConfig
 from simjax.schema.kinds import Choice, Integer, Kind, ListOf, OneOf, Plain, Real, Text, Unread, key, write

@@ -17,7 +17,7 @@ from simjax.config.search_path import composing
 from simjax.config.yaml_files import MAXIMUM_DEPTH, reference_problem
 from simjax.deprecation import current_path
 from simjax.errors import ConfigurationError
-from simjax.schema.errors import closest
+from simjax.schema.config_errors import closest
 from simjax.schema.locate import config_folders, credentials_problem, list_experiments
 
 _OVERRIDE = re.compile(r"(?P<sign>\+\+|\+|~)?(?P<key>[^=]+?)(?P<value>=.*)?", re.DOTALL)

@@ -14,7 +14,7 @@ from typing import Any
 
 from simjax.errors import ConfigurationError
 from simjax.models.registry import MODELS
-from simjax.schema.errors import closest
+from simjax.schema.config_errors import closest
 from simjax.schema.parts import part_name, part_places
 
 EXPERIMENTS = "experiment"

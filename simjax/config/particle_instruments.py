@@ -7,7 +7,7 @@ from typing import Any
 
 from simjax.config.observations import MOST_RADII, check_radii
 from simjax.config.sections import Context
-from simjax.schema.errors import ConfigErrors, join
+from simjax.schema.config_errors import ConfigErrors, join
 from simjax.schema.kinds import Choice, Integer, Kind, ListOf, Real
 
 ON_MESH = ("number_density", "velocity", "temperature")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from simjax.models.registry import MODELS
 from simjax.schema.config import GridConfig
-from simjax.schema.errors import ConfigErrors
+from simjax.schema.config_errors import ConfigErrors
 from simjax.schema.model_schema import ModelSchema
 
 PATH = "grid.axisymmetric"

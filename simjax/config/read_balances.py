@@ -7,7 +7,7 @@ from typing import Any
 
 from simjax.config.sections import Context
 from simjax.models.registry import MODELS
-from simjax.schema.errors import ConfigErrors
+from simjax.schema.config_errors import ConfigErrors
 from simjax.schema.kinds import Choice, ListOf
 
 

@@ -12,7 +12,7 @@ from simjax.config.read_balances import check_balance, read_quantities
 from simjax.config.read_instruments_of_several import check_fields, read_pairs_apart, read_surface
 from simjax.config.sections import Context
 from simjax.schema.config import NAME, GridConfig, TimeConfig
-from simjax.schema.errors import ConfigErrors, closest, join
+from simjax.schema.config_errors import ConfigErrors, closest, join
 from simjax.schema.instruments import FRAME, STEP, InstrumentConfig, Instruments
 from simjax.schema.kinds import Choice, Integer, Kind, ListOf, Real, Text
 

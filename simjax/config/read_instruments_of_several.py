@@ -8,7 +8,7 @@ from typing import Any
 from simjax.config.observations import check_inside, read_along
 from simjax.config.sections import Context
 from simjax.schema.config import GridConfig
-from simjax.schema.errors import join
+from simjax.schema.config_errors import join
 from simjax.schema.kinds import Choice, Flag, Integer, Kind, ListOf, Real
 
 MOST_SEPARATIONS, MOST_ORDER = 100_000, 20

@@ -9,7 +9,7 @@ from typing import Any
 from simjax.config.sections import Context
 from simjax.schema.config import component_count
 from simjax.schema.kinds import ListOf, Real
-from simjax.schema.storage import StorageConfig
+from simjax.schema.storage_section import StorageConfig
 
 
 def read_storage(found: Mapping[str, Any], context: Context) -> StorageConfig | None:

@@ -12,7 +12,7 @@ from simjax.config.sections import find_input
 from simjax.errors import ConfigurationError, SimjaxError
 from simjax.models.registry import MODELS
 from simjax.schema.config import FileSource, GridConfig
-from simjax.schema.errors import ConfigErrors, unended
+from simjax.schema.config_errors import ConfigErrors, unended
 from simjax.schema.inverse import ObservationConfig
 from simjax.schema.model_schema import AXES, ModelSchema
 from simjax.schema.stretch import StretchConfig

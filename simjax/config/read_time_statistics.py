@@ -9,7 +9,7 @@ from typing import Any
 from simjax.config.read_instruments import MOST_SAMPLES, read_every
 from simjax.config.sections import Context
 from simjax.schema.config import NAME, GridConfig, TimeConfig
-from simjax.schema.errors import join
+from simjax.schema.config_errors import join
 from simjax.schema.instruments import FRAME, STEP, Instruments
 from simjax.schema.kinds import Choice, Integer, Kind, ListOf, Real, Text
 from simjax.schema.time_statistics import (

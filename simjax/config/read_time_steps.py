@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from simjax.schema.config import TimeConfig
-from simjax.schema.errors import ConfigErrors
+from simjax.schema.config_errors import ConfigErrors
 from simjax.schema.kinds import Choice
 from simjax.schema.model_schema import ERROR_CONTROLLED, ModelSchema
 

@@ -20,7 +20,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from simjax.config.yaml_files import inspect_yaml, read_yaml_text
 from simjax.errors import ConfigurationError
-from simjax.schema.errors import ended
+from simjax.schema.config_errors import ended
 
 VERSION_BASE = "1.3"
 # Hydra's state belongs to the process: one composition at a time; a run that Hydra started may compose within.

@@ -11,12 +11,12 @@ from typing import Any
 
 from simjax.errors import ConfigurationError
 from simjax.schema.config import AxisBoundary, Boundaries, SideSpec
-from simjax.schema.errors import ConfigErrors, closest, join, unended
+from simjax.schema.config_errors import ConfigErrors, closest, join, unended
 from simjax.schema.formula import RESERVED, Formula
 from simjax.schema.kinds import Real
 from simjax.schema.locate import path_problem
 from simjax.schema.model_schema import AXES, FieldSchema, ModelSchema
-from simjax.schema.sides import sides_of
+from simjax.schema.side_declarations import sides_of
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from simjax.config.sections import Context, read_components
-from simjax.schema.errors import ConfigErrors
+from simjax.schema.config_errors import ConfigErrors
 from simjax.schema.formula import Formula
 from simjax.schema.inverse import PRIORS, NetworkConfig, UnknownConfig
 from simjax.schema.kinds import Choice, Flag, ListOf, Nested, OneOf, Plain, Real, Unread, key, read_section

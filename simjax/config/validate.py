@@ -40,7 +40,7 @@ from simjax.schema.config import (
     OutputConfig,
     TimeConfig,
 )
-from simjax.schema.errors import ConfigErrors, closest
+from simjax.schema.config_errors import ConfigErrors, closest
 from simjax.schema.kinds import Choice, ListOf, Nested, read_section, tell_missing
 from simjax.schema.locate import credentials_problem, input_folders, is_url, locate_run_folder, path_problem
 from simjax.schema.model_schema import AXES, ModelSchema

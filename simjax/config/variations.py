@@ -9,11 +9,11 @@ from typing import Any
 
 from simjax.config.sections import find_input
 from simjax.errors import SimjaxError
+from simjax.schema.config_errors import ConfigErrors, join
 from simjax.schema.devices import MeshConfig
 from simjax.schema.ensemble import values_of_members
-from simjax.schema.errors import ConfigErrors, join
+from simjax.schema.ensemble_section import DISTRIBUTIONS, EnsembleConfig, EnsembleKeys, Variation
 from simjax.schema.kinds import ListOf, Real
-from simjax.schema.members import DISTRIBUTIONS, EnsembleConfig, EnsembleKeys, Variation
 from simjax.schema.numbers import leads_to_some, numbers_of
 from simjax.schema.tables import csv_lines
 

@@ -16,7 +16,7 @@ from jax import Array, lax
 from simjax.errors import ConfigurationError
 from simjax.grid import CENTER, FACE, LOWER
 from simjax.schema.model_schema import FieldSchema
-from simjax.schema.sides import side
+from simjax.schema.side_declarations import side
 
 Value = float | Array | Callable[..., Array]
 """A number, a scalar array, or a function `value(t, *coordinates)` of time and of the positions on the side."""

@@ -61,8 +61,8 @@ def _main(options: argparse.Namespace) -> int:
     names = [name for name in given.get("fields", "").strip("[]").replace(" ", "").split(",") if name] or None
 
     from simjax.io.pdebench import write_pdebench
-    from simjax.io.trajectories import described
     from simjax.io.well import write_well
+    from simjax.io.whole_trajectories import described
 
     if chosen == "well":
         written = write_well(runs, options.file, names, name=given.get("name"), copy=copy == "true")

@@ -9,7 +9,7 @@ from simjax.errors import ConfigurationError, ResourceError
 if TYPE_CHECKING:
     import grain
 
-    from simjax.io.windows import TrajectoryWindows
+    from simjax.io.state_windows import TrajectoryWindows
 
 # HDF5 reads in one thread at a time; the second one stacks and transposes meanwhile.
 THREADS, BATCHES_AHEAD = 2, 4

@@ -12,7 +12,7 @@ from simjax.driver.simulation import Simulation
 from simjax.driver.start.python_values import PythonSections, stand_in, written_below
 from simjax.errors import ConfigurationError
 from simjax.models.registry import MODELS
-from simjax.schema.errors import closest
+from simjax.schema.config_errors import closest
 
 
 def load(experiment: str | None = None, overrides: Sequence[str] = (), *, config_dir: str | None = None) -> Simulation:

@@ -73,7 +73,7 @@ def _main(options: argparse.Namespace) -> int:
     if options.json is not None:
         write_text(options.json, json.dumps(content, indent=1) + "\n")
     if options.picture is not None:
-        from simjax.report.inspection import write_inspection
+        from simjax.report.inspection_page import write_inspection
 
         write_inspection(content, options.picture)
     return ResourceError.exit_code if inspection.memory.refusal else 0

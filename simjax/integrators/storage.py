@@ -22,7 +22,7 @@ from simjax.core.model import GridModel
 from simjax.errors import ConfigurationError
 from simjax.integrators.integrator import Integrator
 from simjax.integrators.splitting import Leapfrog
-from simjax.schema.storage import STORAGE
+from simjax.schema.storage_section import STORAGE
 
 
 class Stored(Integrator):

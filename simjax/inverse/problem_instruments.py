@@ -33,7 +33,7 @@ from simjax.inverse.measured import compare
 from simjax.inverse.methods.argument_checks import require_positive
 from simjax.inverse.methods.noise import GaussianNoise, HuberNoise, StudentNoise
 from simjax.inverse.methods.sensors import read_sensors
-from simjax.schema.errors import closest
+from simjax.schema.config_errors import closest
 from simjax.schema.inverse import ObservationConfig
 
 

@@ -13,9 +13,9 @@ from simjax.config.structure import frozen
 from simjax.core.domain import Domain
 from simjax.driver.shared_programs import share
 from simjax.inverse.experiment_run import Experiment, Physical
+from simjax.inverse.methods.latent_transforms import Transform
 from simjax.inverse.methods.least_squares import Evaluation
 from simjax.inverse.methods.priors import Prior
-from simjax.inverse.methods.transforms import Transform
 from simjax.inverse.modules import Modules
 from simjax.parallel import ENSEMBLE, distribute, prepend_axis
 from simjax.status import OK

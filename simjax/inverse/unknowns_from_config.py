@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from simjax.inverse.methods.latent_transforms import Bounded, Positive, Scaled, Smooth, Symmetric, Transform, chain
 from simjax.inverse.methods.priors import Gaussian, Matern, Prior, TotalVariation
-from simjax.inverse.methods.transforms import Bounded, Positive, Scaled, Smooth, Symmetric, Transform, chain
 from simjax.schema.config import Config
 from simjax.schema.inverse import UnknownConfig
 

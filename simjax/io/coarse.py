@@ -9,7 +9,7 @@ import numpy as np
 from simjax.errors import ConfigurationError
 from simjax.io.saved_runs import SavedRun
 from simjax.io.staggering import FACE
-from simjax.io.trajectories import uniform_box
+from simjax.io.whole_trajectories import uniform_box
 
 
 def require_divisible(run: SavedRun, factor: int) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from simjax.io.files import new_hdf5, replaced
 from simjax.io.replacing import DATA, DATA_LAYOUTS, LAYOUT_ATTRIBUTE, require_replaceable
 from simjax.io.saved_runs import Folders, Variable
-from simjax.io.trajectories import Trajectories, files_of, gathered
+from simjax.io.whole_trajectories import Trajectories, files_of, gathered
 
 # What the sets of compressible flow call the variables of a gas; all of a run's dimensions are needed.
 OF_GAS = {"density": "density", "pressure": "pressure", "velocity_x": "Vx", "velocity_y": "Vy", "velocity_z": "Vz"}

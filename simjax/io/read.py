@@ -24,7 +24,7 @@ from simjax.io.segments import chunks_of, read_master, segment_problem, unreadab
 from simjax.io.staggering import RunAccessor as RunAccessor  # registers `dataset.simjax`
 from simjax.io.stored import open_stored
 from simjax.io.time_statistics_files import FOLDER as STATISTICS_FOLDER
-from simjax.schema.errors import closest
+from simjax.schema.config_errors import closest
 from simjax.schema.locate import usable_path
 
 SPECIES_NAMES = ("flag_values", "flag_meanings")

@@ -11,7 +11,7 @@ import numpy as np
 
 from simjax.errors import ConfigurationError
 from simjax.io.h5md import TRAJECTORY
-from simjax.schema.errors import closest
+from simjax.schema.config_errors import closest
 
 Folders = str | Path | Sequence[str | Path]
 """Folders of runs, or that of one."""

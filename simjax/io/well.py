@@ -21,8 +21,8 @@ from simjax.io.files import new_hdf5, replaced
 from simjax.io.frame_layout import FILLED_BYTES
 from simjax.io.replacing import DATA, DATA_LAYOUTS, LAYOUT_ATTRIBUTE, require_replaceable
 from simjax.io.saved_runs import Folders, SavedRun, Variable
-from simjax.io.trajectories import Trajectories, files_of, gathered
-from simjax.schema.sides import declared_sides
+from simjax.io.whole_trajectories import Trajectories, files_of, gathered
+from simjax.schema.side_declarations import declared_sides
 
 SINGLE = np.dtype("f4")
 

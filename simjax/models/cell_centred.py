@@ -13,7 +13,7 @@ from simjax.core.model import ExplicitModel, Output
 from simjax.core.tendency import call_own
 from simjax.core.white_noise import WhiteNoise, check_seed
 from simjax.errors import ConfigurationError
-from simjax.models.axisymmetric import ring_volumes
+from simjax.models.axisymmetric_grid import ring_volumes
 from simjax.models.declaration import Setup
 from simjax.models.measures import of_fields
 from simjax.models.sides import SCALAR_SIDES, check_sides

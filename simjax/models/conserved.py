@@ -13,8 +13,8 @@ from simjax.core.domain import Domain, flatten_layouts
 from simjax.core.model import Measure
 from simjax.grid import AXES, LOWER
 from simjax.jaxpr.varying import cast_varying
-from simjax.models.axisymmetric import lower_radii
-from simjax.ops.axisymmetric import RADIAL
+from simjax.models.axisymmetric_grid import lower_radii
+from simjax.ops.axisymmetric_divergence import RADIAL
 from simjax.ops.spacing import Spacing, fitted
 
 Amounts = Mapping[str, Array]

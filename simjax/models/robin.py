@@ -7,7 +7,7 @@ from simjax.core.boundary import Boundary, Side, Value, evaluate, lines
 from simjax.errors import ConfigurationError
 from simjax.grid import CENTER
 from simjax.schema.model_schema import FieldSchema
-from simjax.schema.sides import side
+from simjax.schema.side_declarations import side
 
 
 class Robin(Boundary):

@@ -6,7 +6,7 @@ from simjax.core.boundary import FieldLayout, PeriodicSide, Side, face_layout
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
-from simjax.schema.sides import declared_sides, sides_of
+from simjax.schema.side_declarations import declared_sides, sides_of
 
 SCALAR_SIDES = ("scalar",)
 

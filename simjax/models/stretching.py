@@ -9,7 +9,7 @@ from simjax.core.domain import Domain
 from simjax.core.stretched import widths_around
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
-from simjax.ops import transport
+from simjax.ops import scalar_fluxes
 
 LEAST = 0.1
 """The share of a cell's true width below which the width that a scheme sees is refused."""
@@ -41,5 +41,5 @@ def require_widths(what: str, domain: Domain, layout: FieldLayout, weights: Sequ
 
 def require_transport(scheme: str, domain: Domain, layout: FieldLayout) -> None:
     """Refuse a stretching that the advective flux `scheme` of a scalar does not resolve."""
-    weights = transport.FLUX_WEIGHTS[transport.SCHEMES[scheme].reach]
+    weights = scalar_fluxes.FLUX_WEIGHTS[scalar_fluxes.SCHEMES[scheme].reach]
     require_widths(f"physics.scheme={scheme}", domain, layout, weights, "van_leer")

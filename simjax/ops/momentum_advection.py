@@ -12,8 +12,8 @@ from jaxtyping import Float
 
 from simjax.ops import staggered
 from simjax.ops.difference import shift, shift_by
+from simjax.ops.scalar_fluxes import carried
 from simjax.ops.spacing import Spacing
-from simjax.ops.transport import carried
 
 
 @dataclass(frozen=True)

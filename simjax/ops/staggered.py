@@ -5,8 +5,8 @@ padded by one ghost cell on every side; every result is on the interior. Second 
 Phys. Fluids 8, 2182. `spacing` has a number for each uniform axis and a padded block of widths for each stretched one.
 A velocity's own cell reaches from centre to centre along its axis, and has the width of the cells across it.
 
-Around an axis of symmetry, in (r, z) without swirl, cells are rings: `taper` is a padded block of what
-`ops.axisymmetric` says they are, and a radial velocity's own cell counts with the radius of the face. What carries the
+Around an axis of symmetry, in (r, z) without swirl, cells are rings: `taper` is a padded block of their factors, as in
+`ops.axisymmetric_divergence`, and a radial velocity's own cell counts with the radius of the face. What carries the
 radial velocity u is formed of means of r u and of volumes times w, so that no kinetic energy comes from it either.
 What is found on the axis itself means nothing: u is imposed there.
 """
@@ -18,7 +18,7 @@ from jax import Array, lax
 from jaxtyping import Float
 
 from simjax.grid import CENTER
-from simjax.ops.axisymmetric import RADIAL, areas
+from simjax.ops.axisymmetric_divergence import RADIAL, areas
 from simjax.ops.difference import second_difference, shift, shift_by
 from simjax.ops.spacing import Spacing, apart, scaled, width_of
 

@@ -15,7 +15,7 @@ from jax import Array, lax
 from jaxtyping import Float
 
 from simjax.grid import FACE
-from simjax.ops.axisymmetric import RADIAL
+from simjax.ops.axisymmetric_divergence import RADIAL
 from simjax.ops.difference import shift, shift_by
 from simjax.ops.spacing import Spacing
 

@@ -11,6 +11,7 @@ from typing import Any
 from simjax.errors import ConfigurationError
 from simjax.models.registry import MODELS
 from simjax.schema.devices import AUTO, AutoMesh, DistributedConfig, MeshConfig
+from simjax.schema.ensemble_section import EnsembleConfig, EnsembleKeys
 from simjax.schema.formula import Formula
 from simjax.schema.instruments import Instruments
 from simjax.schema.inverse import InverseConfig
@@ -28,12 +29,11 @@ from simjax.schema.kinds import (
     key,
     write,
 )
-from simjax.schema.members import EnsembleConfig, EnsembleKeys
 from simjax.schema.model_schema import AXES, FieldSchema, ModelSchema
-from simjax.schema.moments import Moment
 from simjax.schema.particles import CHOSEN, BoxConfig, NeighborListConfig, ParticlesSection
+from simjax.schema.points_in_time import Moment
 from simjax.schema.schema_number import SCHEMA
-from simjax.schema.storage import StorageConfig
+from simjax.schema.storage_section import StorageConfig
 from simjax.schema.stretch import StretchConfig
 from simjax.schema.time_statistics import TimeStatistics
 from simjax.schema.triggers import EVENTS, EventConfig, StopConfig

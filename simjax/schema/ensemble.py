@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from simjax.schema.config import Config
-from simjax.schema.members import DRAWN, Variation
+from simjax.schema.ensemble_section import DRAWN, Variation
 
 if TYPE_CHECKING:
     import numpy as np

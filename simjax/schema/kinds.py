@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from simjax.errors import ConfigurationError
-from simjax.schema.errors import ConfigErrors, closest, join, unended
+from simjax.schema.config_errors import ConfigErrors, closest, join, unended
 from simjax.schema.formula import Formula
 
 Section = TypeVar("Section")

@@ -76,17 +76,17 @@ class ModelSchema:
     """Declaration of a registered model: every key, field, side and scheme that a configuration may name.
 
     physics: dataclass of its keys. fields: what has an initial condition. coefficients: fields of the equation. sides:
-    those that it takes beside the periodic one, as `schema.sides.sides_of` names them. diagnosed: further variables
-    that can be written, by dimension. integrators: the schemes that fit, the default first; none where the model takes
-    its own steps. limited: whether a Courant number makes sense. stretched, axisymmetric: whether it takes such grids.
-    forced: fields that take a forcing (None: all). check: sentences about a `Config` that is otherwise valid, each with
-    its key path. conserved: diagnostics that stay as they are in a `Config`, each by itself or with those by the
-    largest of which its rounding is measured. falling: those that never rise, each by itself or with the mean of half
-    the square of a rate, by which the error of steps is measured. balanced: quantities that have balances, by dimension
-    and counts of free fields. along_bodies: what can be read along the surface of its bodies. particles: of a model of
-    particles, which has a box and not a grid, the dataclass of the section that says where they start; its `fields`
-    are formulas at their places. steady: of those, what stays as it is in a `Config`: "energy" to a share of the
-    kinetic, "momentum" to rounding. given_at_start: vectors of particles that may be arrays by number, such as
+    those that it takes beside the periodic one, as `schema.side_declarations.sides_of` names them. diagnosed: further
+    variables that can be written, by dimension. integrators: the schemes that fit, the default first; none where the
+    model takes its own steps. limited: whether a Courant number makes sense. stretched, axisymmetric: whether it takes
+    such grids. forced: fields that take a forcing (None: all). check: sentences about a `Config` that is otherwise
+    valid, each with its key path. conserved: diagnostics that stay as they are in a `Config`, each by itself or with
+    those by the largest of which its rounding is measured. falling: those that never rise, each by itself or with the
+    mean of half the square of a rate, by which the error of steps is measured. balanced: quantities that have balances,
+    by dimension and counts of free fields. along_bodies: what can be read along the surface of its bodies. particles:
+    of a model of particles, which has a box and not a grid, the dataclass of the section that says where they start;
+    its `fields` are formulas at their places. steady: of those, what stays as it is in a `Config`: "energy" to a share
+    of the kinetic, "momentum" to rounding. given_at_start: vectors of particles that may be arrays by number, such as
     "position". dimensionless: lengths and times are numbers, not metres and seconds. functions: coefficients of a
     `Config` that are read at places other than cells, so that they cannot be arrays. configured: makes the model and
     its parameters from a `models.declaration.Setup`, or a family of particles from a `Config`. summary: its name and

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from simjax.schema.errors import ConfigErrors
+from simjax.schema.config_errors import ConfigErrors
 from simjax.schema.kinds import Choice, Flag, Integer, ListOf, Nested, OneOf, Real, Text, key
 from simjax.schema.model_schema import AXES
 

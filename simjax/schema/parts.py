@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import Any, ClassVar, TypeVar
 
 from simjax.errors import ConfigurationError
-from simjax.schema.errors import ConfigErrors, closest, join
+from simjax.schema.config_errors import ConfigErrors, closest, join
 from simjax.schema.kinds import Real, key, read_section, write
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from simjax.schema.errors import ConfigErrors
+from simjax.schema.config_errors import ConfigErrors
 from simjax.schema.kinds import ListOf, Real
 
 MOMENTS = ("mean", "variance", "min", "max")

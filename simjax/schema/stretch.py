@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from simjax.errors import ConfigurationError
-from simjax.schema.errors import ConfigErrors, unended
+from simjax.schema.config_errors import ConfigErrors, unended
 from simjax.schema.formula import Formula
 from simjax.schema.kinds import Choice, ListOf, Nested, OneOf, Real, Text, key
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from simjax.errors import ConfigurationError
-from simjax.schema.errors import ConfigErrors
+from simjax.schema.config_errors import ConfigErrors
 from simjax.schema.formula import Condition
 from simjax.schema.instruments import FRAME, STEP
 from simjax.schema.kinds import Choice, ListOf, Nested, Plain, Real, Text, key

@@ -16,8 +16,8 @@ from simjax.serve.service import Service
 try:
     import uvicorn
 
-    from simjax.serve.application import application
     from simjax.serve.connections import timed
+    from simjax.serve.web_application import application
 except ImportError:
     raise ResourceError(
         "requests are served by starlette and uvicorn, which are not installed; write pip install 'simjax[serve]'."

@@ -16,7 +16,7 @@ from simjax.driver.start.environment import set_up_jax, versions
 from simjax.errors import ConfigurationError
 from simjax.export.functions import exportable, require_function, with_leading_axis
 from simjax.schema.config import Config
-from simjax.schema.errors import closest
+from simjax.schema.config_errors import closest
 from simjax.serve.messages import ARGUMENTS, COTANGENTS, GRADIENTS, RESULTS, Refusal, Sections
 
 FRAMES = ("last", "all")

@@ -17,7 +17,7 @@ from simjax.core.boundary import Boundary, FieldLayout, Ghosts, center_layout
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, FACE, LOWER, UPPER
-from simjax.ops.axisymmetric import RADIAL
+from simjax.ops.axisymmetric_divergence import RADIAL
 from simjax.ops.spacing import Spacing, between_centers, relative, scaled
 
 

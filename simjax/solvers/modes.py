@@ -21,7 +21,7 @@ from jax import Array, lax
 from simjax.core.boundary import Dirichlet, FieldLayout
 from simjax.core.domain import Domain
 from simjax.jaxpr.jaxpr_table import table
-from simjax.ops.axisymmetric import RADIAL
+from simjax.ops.axisymmetric_divergence import RADIAL
 from simjax.solvers.dense import eigenvectors
 from simjax.solvers.transforms import product
 

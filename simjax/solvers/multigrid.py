@@ -23,7 +23,7 @@ from simjax.grid import Grid
 from simjax.jaxpr.varying import vary_like
 from simjax.solvers.dense import eigenvectors
 from simjax.solvers.elliptic import Elliptic, cut
-from simjax.solvers.implicit import symmetric_solve
+from simjax.solvers.implicit_derivative import symmetric_solve
 from simjax.solvers.krylov import Solution, conjugate_gradient
 
 # Below this many cells a level is cheaper on every device than divided among them.

@@ -13,12 +13,12 @@ from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER
 from simjax.jaxpr.platform import platform
 from simjax.jaxpr.varying import cast_varying, vary_like, varying_axes
-from simjax.ops.axisymmetric import RADIAL
+from simjax.ops.axisymmetric_divergence import RADIAL
 from simjax.ops.scaling import scale_by
 from simjax.ops.spacing import scaled
 from simjax.ops.staggered_wave import halo, laplacian
 from simjax.solvers.elliptic import Elliptic, elliptic
-from simjax.solvers.implicit import symmetric_solve
+from simjax.solvers.implicit_derivative import symmetric_solve
 from simjax.solvers.lines import EVEN, ODD, PERIODIC, solve_lines
 from simjax.solvers.modes import Modes, mixed_axes, modes_along
 from simjax.solvers.multigrid import GATHERED_CELLS, multigrid, solve_elliptic

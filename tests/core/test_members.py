@@ -6,7 +6,7 @@ import pytest
 from jax.sharding import PartitionSpec
 
 import simjax as sj
-from simjax.core.members import Members
+from simjax.core.ensemble_axis import Members
 
 SHARES = (0.0, 0.05, 0.5, 0.9, 1.0)
 EXPECTED = {

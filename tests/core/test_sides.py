@@ -4,8 +4,8 @@ import pytest
 
 import simjax as sj
 from simjax.config import validate
-from simjax.schema import sides
-from simjax.schema.sides import declared_sides, sides_of
+from simjax.schema import side_declarations
+from simjax.schema.side_declarations import declared_sides, sides_of
 
 DYE = {
     "model": "advection_diffusion",
@@ -17,7 +17,7 @@ DYE = {
 
 
 def test_a_side_of_ones_own_is_a_kind_in_configurations(monkeypatch):
-    monkeypatch.setattr(sides, "_DECLARED", declared_sides())
+    monkeypatch.setattr(side_declarations, "_DECLARED", declared_sides())
 
     @sj.side("draining", groups=("scalar",), about="loses what reaches it", keys=(sj.FieldSchema("speed"),))
     class Draining(sj.Side):

@@ -232,7 +232,7 @@ def test_workers_give_what_threads_give(runs):
 
 
 def test_few_files_stay_open(runs, monkeypatch):
-    monkeypatch.setattr("simjax.io.windows.MOST_OPEN", 1)
+    monkeypatch.setattr("simjax.io.state_windows.MOST_OPEN", 1)
     windows = sj.TrajectoryWindows(runs, length=1)
     for number in (0, len(windows) - 1, 0):
         np.testing.assert_array_equal(windows[number]["temperature"], written(windows.place(number), "temperature"))

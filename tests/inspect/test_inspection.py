@@ -8,7 +8,7 @@ import simjax as sj
 from simjax.errors import ConfigurationError, ResourceError
 from simjax.inspect import __main__ as command
 from simjax.inspect import run_program
-from simjax.report.inspection import write_inspection
+from simjax.report.inspection_page import write_inspection
 
 SMALL = ["grid.shape=[16,24]", "time.integrator=euler"]
 

@@ -11,7 +11,7 @@ from refusals import refusals
 
 from simjax.core.domain import Domain
 from simjax.grid import Grid
-from simjax.inverse.methods.transforms import Bounded, Positive, Scaled, Smooth, Symmetric, chain
+from simjax.inverse.methods.latent_transforms import Bounded, Positive, Scaled, Smooth, Symmetric, chain
 from simjax.parallel import decompose, distribute, make_mesh
 
 GRID = Grid((8, 12), (0.0, -1.0), (2.0, 2.0))

@@ -15,7 +15,7 @@ from simjax.errors import ConfigurationError
 from simjax.io.grid_output import GridWriter
 from simjax.io.pdebench import write_pdebench
 from simjax.io.well import write_well
-from simjax.schema.sides import declared_sides
+from simjax.schema.side_declarations import declared_sides
 
 CELLS, MEMBERS, STATES = (6, 4), 3, 5
 FLOW_OUTPUTS = (
@@ -163,7 +163,7 @@ def test_sides_and_numbers_of_a_file_of_the_well(wells):
 @pytest.mark.parametrize(("passable", "kind"), [(True, "OPEN"), (False, "WALL")])
 def test_a_side_of_ones_own_is_what_its_class_says(tmp_path, monkeypatch, passable, kind):
     with monkeypatch.context() as patch:
-        patch.setattr("simjax.schema.sides._DECLARED", declared_sides())
+        patch.setattr("simjax.schema.side_declarations._DECLARED", declared_sides())
         draining = type("Draining", (sj.Outflow,), {"__module__": __name__, "passable": passable})
         sj.side("draining", groups=("flow",), about="lets the fluid out")(draining)
         run = written(

@@ -26,7 +26,7 @@ from simjax.integrators.table import INTEGRATORS
 from simjax.models.closure import with_closure
 from simjax.models.flow import passive_scalar
 from simjax.models.registry import MODELS
-from simjax.schema.sides import sides_of
+from simjax.schema.side_declarations import sides_of
 from simjax.stepping.simulate import Schedule, simulate
 from simjax.stepping.temporal_blocking import blocked
 

@@ -12,7 +12,7 @@ import pytest
 
 import simjax as sj
 from simjax.models.registry import MODELS
-from simjax.schema import sides
+from simjax.schema import side_declarations
 
 GIVEN = {"sj": sj, "jax": jax, "jnp": jnp, "np": np}
 NAMES = [name for name in sj.__all__ if name != "INTEGRATORS"]  # a dict, whose docstring Python does not keep
@@ -52,7 +52,7 @@ def test_public_names_have_examples_whose_names_are_known():
 @pytest.fixture
 def apart(monkeypatch):
     """Keep models and sides that examples declare from the other tests."""
-    monkeypatch.setattr(sides, "_DECLARED", sides.declared_sides())
+    monkeypatch.setattr(side_declarations, "_DECLARED", side_declarations.declared_sides())
     monkeypatch.setattr(MODELS, "_schemas", dict(MODELS._schemas))
 
 

@@ -59,7 +59,7 @@ HOMES = {
         COLLECTIVES,
         (
             "core.domain",
-            "core.members",
+            "core.ensemble_axis",
             "core.neighbors",
             "solvers.exchange",
             "solvers.fourier",
@@ -89,7 +89,7 @@ PACKAGES = {
     "gsd": ("io",),
     "hydra": ("config",),
     "omegaconf": ("config", "run"),
-    "starlette": ("serve.application",),
+    "starlette": ("serve.web_application",),
     "uvicorn": ("serve.connections", "serve.server"),
     "rich": ("driver.loop.progress", "inspect.text_table"),
 }

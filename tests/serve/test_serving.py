@@ -22,12 +22,12 @@ from prepared import PreparedProcess
 import simjax as sj
 from simjax.driver.output.provenance import config_digest
 from simjax.serve.__main__ import main
-from simjax.serve.application import AskedByName
 from simjax.serve.client import Client
 from simjax.serve.limits import Limits
 from simjax.serve.messages import JSON, NPZ, Refusal
 from simjax.serve.server import serving
 from simjax.serve.service import Service
+from simjax.serve.web_application import AskedByName
 
 SMALL = ["grid.shape=[12,10]", "time.end=0.2", "time.output_every=0.1", "time.dt=0.05", "precision=float64"]
 ROUNDING = {"rtol": 1e-12, "atol": 1e-13}  # the same program, batched

@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec
 from simjax.core.boundary import Dirichlet, Neumann, Periodic, center_layout
 from simjax.core.domain import Domain
 from simjax.grid import Grid
-from simjax.ops.transport import face_diffusivity
+from simjax.ops.scalar_fluxes import face_diffusivity
 from simjax.parallel import decompose, distribute, make_mesh
 from simjax.solvers.elliptic import elliptic
 from simjax.solvers.multigrid import Gathering, multigrid, solve_elliptic

@@ -16,7 +16,7 @@ from simjax.grid import AXES
 from simjax.models.balances import fields_of
 from simjax.parallel import first_true, largest, on_first_device, rows_true, whole
 from simjax.processes import processes
-from simjax.schema.errors import closest
+from simjax.schema.config_errors import closest
 from simjax.status import ESCAPED, OK, STEP_COLLAPSED, STEP_SHRUNK, UNBALANCED
 from simjax.stepping.faults import limits_told, times_on_host
 from simjax.stepping.simulate import Clock, Schedule, time_of

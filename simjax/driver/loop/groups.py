@@ -43,8 +43,8 @@ from simjax.processes import processes
 from simjax.report.scene import NOWHERE
 from simjax.schema.config import Config
 from simjax.schema.ensemble import sample_members
+from simjax.schema.ensemble_section import Variation
 from simjax.schema.kinds import write
-from simjax.schema.members import Variation
 from simjax.status import OK, reasons
 
 

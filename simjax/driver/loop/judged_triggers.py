@@ -24,7 +24,7 @@ from simjax.parallel import whole
 from simjax.processes import processes
 from simjax.report.check import ROUNDING
 from simjax.schema.config import Config
-from simjax.schema.errors import closest
+from simjax.schema.config_errors import closest
 from simjax.schema.formula import Condition
 from simjax.schema.instruments import FRAME, STEP
 from simjax.schema.kinds import write

@@ -7,7 +7,7 @@ import time as wall
 
 from simjax.errors import ConfigurationError
 from simjax.schema.config import LimitsConfig
-from simjax.schema.moments import seconds_since_1970
+from simjax.schema.points_in_time import seconds_since_1970
 
 
 def limit_reached(limits: LimitsConfig, elapsed: float, needed: float) -> str | None:

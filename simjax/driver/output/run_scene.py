@@ -16,7 +16,7 @@ from simjax.models.formulas import FormulaValue
 from simjax.parallel import on_first_device
 from simjax.report.scene import Scene
 from simjax.schema.config import Config
-from simjax.schema.sides import sides_of
+from simjax.schema.side_declarations import sides_of
 
 MOST_CELLS = 2**24
 """Cells up to which media and exact solutions are formed on the host for pictures."""

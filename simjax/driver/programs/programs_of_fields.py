@@ -13,8 +13,8 @@ from jax.sharding import PartitionSpec
 from simjax.config.read_stretched_grid import grid_of
 from simjax.config.structure import frozen, structure_of
 from simjax.core.domain import Domain
+from simjax.core.ensemble_axis import Members
 from simjax.core.mappings import traced_lines
-from simjax.core.members import Members
 from simjax.core.model import ExplicitModel, Output
 from simjax.driver.programs.compiled_run import SECTIONS, CompiledRun
 from simjax.driver.programs.constant_parts import ConstantParts, form_parts, parts_on_devices

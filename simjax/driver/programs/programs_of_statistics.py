@@ -21,7 +21,7 @@ from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER
 from simjax.instruments.operators import Diagnostic
 from simjax.models.measures import Measure, measure_of
-from simjax.schema.errors import closest
+from simjax.schema.config_errors import closest
 from simjax.schema.instruments import TOLERANCE, InstrumentConfig
 from simjax.schema.time_statistics import COVARIANCE, MAX, MIN, THIRD_MOMENT, VARIANCE, StatisticsConfig
 from simjax.stepping.clock import Schedule

@@ -25,7 +25,7 @@ from simjax.io.body_files import BodyField, body_field
 from simjax.io.initial import FieldFile, field_file
 from simjax.io.memory import require_memory
 from simjax.jaxpr.varying import steady_carry
-from simjax.models.axisymmetric import ring_volumes
+from simjax.models.axisymmetric_grid import ring_volumes
 from simjax.models.balances import BalancedScheme, with_balances
 from simjax.models.closure import Closure, with_closure
 from simjax.models.declaration import Setup
@@ -36,7 +36,7 @@ from simjax.schema.ensemble import sample_members
 from simjax.schema.formula import Formula
 from simjax.schema.model_schema import ERROR_CONTROLLED, EXPONENTIAL, STOCHASTIC
 from simjax.schema.numbers import named_numbers
-from simjax.schema.sides import SideSchema, sides_of
+from simjax.schema.side_declarations import SideSchema, sides_of
 from simjax.stepping.simulate import Schedule
 
 SIDE_SEED = "side_seed"

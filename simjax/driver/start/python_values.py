@@ -15,10 +15,10 @@ from simjax.arguments import taken_over
 from simjax.core.boundary import PeriodicSide
 from simjax.errors import InputOutputError
 from simjax.io.files import replaced
-from simjax.schema.errors import ConfigErrors
+from simjax.schema.config_errors import ConfigErrors
 from simjax.schema.model_schema import AXES, FieldSchema, ModelSchema
 from simjax.schema.parts import Parts, part_places
-from simjax.schema.sides import SideSchema, sides_of
+from simjax.schema.side_declarations import SideSchema, sides_of
 
 FOLDER = "arrays"
 """Folder below `output.root` that holds the arrays of configurations, by their digests."""

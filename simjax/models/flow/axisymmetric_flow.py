@@ -10,10 +10,10 @@ from simjax.core.boundary import FieldLayout, Outflow, Side
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import LOWER
-from simjax.models.axisymmetric import kind_across, lower_radii, mean_length, radii, side_refusals, widest
+from simjax.models.axisymmetric_grid import kind_across, lower_radii, mean_length, radii, side_refusals, widest
 from simjax.models.flow.sides.openings import OpenSide
 from simjax.models.scalar.axisymmetric_scalar import scheme_refusals
-from simjax.ops.axisymmetric import RADIAL
+from simjax.ops.axisymmetric_divergence import RADIAL
 from simjax.ops.spacing import Spacing, lower_faces, relative, without_ends
 
 CARTESIAN = {

@@ -15,16 +15,16 @@ from simjax.grid import AXES
 from simjax.models.declaration import model
 from simjax.models.flow import carrying, incompressible, several_scalars
 from simjax.models.flow.axisymmetric_flow import ALONG_AXIS
-from simjax.models.flow.bodies.body_surface import names_along
 from simjax.models.flow.bodies.solid_scalars import SolidSurface
 from simjax.models.flow.bodies.solid_setup import SOLID, SOLID_VELOCITY, surface_fields
+from simjax.models.flow.bodies.surface_readings import names_along
 from simjax.models.flow.carrying import check_carrying
 from simjax.models.flow.several_scalars import SCALARS, SeveralScalars, check_scalars, one_per_scalar, scalar_params
 from simjax.models.flow.step.budgets import BUOYANCY, FORCES, budget_names
 from simjax.models.flow.step.momentum import EDDY_VISCOSITY, momentum_params
 from simjax.models.scalar.conserved_scalar import Source
-from simjax.ops import staggered, transport
-from simjax.ops.axisymmetric import RADIAL
+from simjax.ops import scalar_fluxes, staggered
+from simjax.ops.axisymmetric_divergence import RADIAL
 from simjax.schema.kinds import Choice, ListOf, Real, key
 from simjax.schema.model_schema import FieldSchema
 
@@ -82,9 +82,9 @@ class Boussinesq(SeveralScalars):
     u velocity with div(u) = 0, T temperature, p kinematic pressure less the hydrostatic one at T0, g gravity, beta
     thermal expansion, nu viscosity, kappa thermal diffusivity, alpha linear drag; f and s are added (Boussinesq 1903;
     Spiegel and Veronis 1960, Astrophys. J. 131, 442: where beta (T - T0) and heights over the scale height are small).
-    The flow as in `Incompressible`, its sides and its time step; heat by one of `ops.transport.SCHEMES`, through the
-    same faces, and out of walls where their temperature or its slope is given. The temperature at a face is the mean
-    of the two cells beside it. Takes stretched grids, and axisymmetric ones with gravity along z.
+    The flow as in `Incompressible`, its sides and its time step; heat by one of `ops.scalar_fluxes.SCHEMES`, through
+    the same faces, and out of walls where their temperature or its slope is given. The temperature at a face is the
+    mean of the two cells beside it. Takes stretched grids, and axisymmetric ones with gravity along z.
 
     Rayleigh's number is beta |g| dT L^3 / (nu kappa), Prandtl's nu / kappa.
 
@@ -107,7 +107,7 @@ class Boussinesq(SeveralScalars):
             units="m s-2",
             about="acceleration of gravity",
         )
-        scheme: str = key(Choice(tuple(transport.SCHEMES)), "central", about="advective flux of heat and scalars")
+        scheme: str = key(Choice(tuple(scalar_fluxes.SCHEMES)), "central", about="advective flux of heat and scalars")
         scalar_diffusivity: tuple[float, ...] = key(
             one_per_scalar(Real(low=0.0)), (), units="m2 s-1", about="diffusivity of each of initial.scalars"
         )

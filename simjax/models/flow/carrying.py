@@ -14,11 +14,11 @@ from simjax.arguments import require_at_least, require_one_of
 from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Measure, Output
-from simjax.models.axisymmetric import dimensions, relative_volumes, tapers_of
+from simjax.models.axisymmetric_grid import dimensions, relative_volumes, tapers_of
 from simjax.models.conserved import MADE, Balanced, at_side, inside, through_side
 from simjax.models.flow import incompressible
 from simjax.models.flow.axisymmetric_flow import check_scalar, check_scalar_configuration
-from simjax.models.flow.bodies import body_surface, solid_setup, solid_stage
+from simjax.models.flow.bodies import solid_setup, solid_stage, surface_readings
 from simjax.models.flow.bodies.free_body_setup import refuse_body
 from simjax.models.flow.bodies.solid_scalars import Cells, SolidSurface, integral
 from simjax.models.flow.sides.openings import is_open, with_outlet_specs
@@ -28,7 +28,7 @@ from simjax.models.flow.step.momentum import check_momentum, with_field_specs
 from simjax.models.measures import product_of_units, total_measure
 from simjax.models.scalar.conserved_scalar import Source, statistics, statistics_measures, widths
 from simjax.models.stretching import require_transport
-from simjax.ops import transport
+from simjax.ops import scalar_fluxes
 from simjax.ops.spacing import Spacing, along
 from simjax.schema.kinds import Real, key
 
@@ -60,9 +60,9 @@ class Keys(incompressible.Incompressible.Keys):
 class CarryingFlow(ExplicitModel, Balanced):
     """dc/dt = -div(u c) + div((D + nu_t / Pr_t) grad c) + s, c at cell centres, u that of an `Incompressible` flow.
 
-    Fluxes through the same faces on which the flow is free of divergence, advection by one of `ops.transport.SCHEMES`;
-    one time step and its stages are those of the flow. D is the diffusivity of the parameters, nu_t the eddy viscosity
-    of the flow, if any, and Pr_t the turbulent Prandtl (or Schmidt) number.
+    Fluxes through the same faces on which the flow is free of divergence, advection by one of
+    `ops.scalar_fluxes.SCHEMES`; one time step and its stages are those of the flow. D is the diffusivity of the
+    parameters, nu_t the eddy viscosity of the flow, if any, and Pr_t the turbulent Prandtl (or Schmidt) number.
     """
 
     carried: ClassVar[str]
@@ -91,7 +91,7 @@ class CarryingFlow(ExplicitModel, Balanced):
         advection: str = "central2",
         surface: SolidSurface | None = None,
     ):
-        require_one_of(f"{type(self).__name__}.scheme", scheme, transport.SCHEMES)
+        require_one_of(f"{type(self).__name__}.scheme", scheme, scalar_fluxes.SCHEMES)
         solid = None if surface is None else surface.solid
         self.flow = incompressible.Incompressible(domain, sides, forces, pressure_solver, solid, turbulence, advection)
         self.layout = center_layout([tuple(side.scalar_boundary() for side in pair) for pair in sides], self.units)
@@ -171,11 +171,11 @@ class CarryingFlow(ExplicitModel, Balanced):
 
     def transported(self, t, state, params, c: Array, layout: FieldLayout, diffusivity: Array) -> Array:
         """-div(u c) + div((D + nu_t / Pr_t) grad c) of a scalar with this layout and diffusivity, without bodies."""
-        scheme = transport.SCHEMES[self.scheme]
+        scheme = scalar_fluxes.SCHEMES[self.scheme]
 
         def tendency(c, velocity, rings, h):
-            advection = transport.advection_tendency(c, velocity, scheme, h, *rings)
-            return advection + diffusivity * transport.laplacian(c, h, scheme, *rings)
+            advection = scalar_fluxes.advection_tendency(c, velocity, scheme, h, *rings)
+            return advection + diffusivity * scalar_fluxes.laplacian(c, h, scheme, *rings)
 
         rings = tapers_of(self.domain, layout, c)
         layouts = (layout, self.flow.layouts_at(t, state, scheme.width), (layout,) * len(rings))
@@ -188,11 +188,11 @@ class CarryingFlow(ExplicitModel, Balanced):
 
     def through_faces(self, t, state, params, cells: Cells) -> Array:
         """-div(u c) + div((D + nu_t / Pr_t) grad c) by the parts of faces that are open around bodies."""
-        domain, scheme, c = self.domain, transport.SCHEMES[self.scheme], self.scalar(state)
+        domain, scheme, c = self.domain, scalar_fluxes.SCHEMES[self.scheme], self.scalar(state)
         velocity, swelling = solid_stage.flow_through_faces(self.flow, t, state, self.flow.layouts_at(t, state))
 
         def carried(c, velocity, h):
-            return transport.advection_tendency(c, velocity, scheme, h)
+            return scalar_fluxes.advection_tendency(c, velocity, scheme, h)
 
         layouts = self.flow.layouts_at(t, state, scheme.width)
         slope = domain.apply_spaced(carried, (c, cells.carrying(velocity)), (self.layout, layouts), scheme.width, t)
@@ -204,7 +204,7 @@ class CarryingFlow(ExplicitModel, Balanced):
         """div((D + nu_t / Pr_t) grad c) by the parts of faces that are open around bodies."""
         domain, c = self.domain, self.scalar(state)
         padded, spacing = domain.pad(c, self.layout, 1, t), domain.spacing(self.layout, 1, c.dtype)
-        return transport.diffusion_tendency(padded, cells.conducting(self._diffusivity(t, state, params)), spacing)
+        return scalar_fluxes.diffusion_tendency(padded, cells.conducting(self._diffusivity(t, state, params)), spacing)
 
     def _diffusivity(self, t, state, params) -> list[Array]:
         """D + nu_t / Pr_t on this block's n + 1 faces along each axis."""
@@ -218,7 +218,7 @@ class CarryingFlow(ExplicitModel, Balanced):
         spacing = domain.spacing(self.layout, 1, eddies.dtype)
         ndim = domain.grid.ndim
         return [
-            k + transport.face_diffusivity(padded, axis, ndim, h)
+            k + scalar_fluxes.face_diffusivity(padded, axis, ndim, h)
             for axis, (k, h) in enumerate(zip(found, spacing, strict=True))
         ]
 
@@ -229,7 +229,7 @@ class CarryingFlow(ExplicitModel, Balanced):
 
     def widths(self, dtype) -> tuple[Spacing, ...]:
         """Widths of cells as the scheme has them."""
-        return widths(self.domain, self.layout, transport.SCHEMES[self.scheme], dtype)
+        return widths(self.domain, self.layout, scalar_fluxes.SCHEMES[self.scheme], dtype)
 
     def made(self, t, state, params):
         """Rates of the scalar by its source, and those of the flow."""
@@ -256,14 +256,14 @@ class CarryingFlow(ExplicitModel, Balanced):
 
     def passed(self, t, state, params, c: Array, layout: FieldLayout, diffusivity: Array, axis: int, side: int):
         """The rate at which a scalar with this layout and diffusivity passes a side, towards larger coordinates."""
-        scheme, domain, ndim = transport.SCHEMES[self.scheme], self.domain, self.domain.grid.ndim
+        scheme, domain, ndim = scalar_fluxes.SCHEMES[self.scheme], self.domain, self.domain.grid.ndim
 
         def carried(c, *others):
             *velocity, _ = others
-            return transport.flux_on_faces(c, transport.carried_by(velocity, scheme), scheme, axis, ndim)
+            return scalar_fluxes.flux_on_faces(c, scalar_fluxes.carried_by(velocity, scheme), scheme, axis, ndim)
 
         def conducted(c, h):
-            return transport.conducted(c, diffusivity, along(h[axis], axis, ndim, 1), axis, ndim)
+            return scalar_fluxes.conducted(c, diffusivity, along(h[axis], axis, ndim, 1), axis, ndim)
 
         fields, layouts = (c, *state.velocity), (layout, *self.flow.layouts_at(t, state, scheme.width))
         flux = at_side(domain, carried, fields, layouts, scheme.width, axis, side, t)
@@ -351,10 +351,12 @@ class CarryingFlow(ExplicitModel, Balanced):
         return self.around_bodies(jnp.asarray(t, c.dtype)).written(self.domain, c, self.layout, t, self.surface)
 
     def along_bodies(self, t, state, params, points):
-        """Readings of the flow along bodies, the scalar and its flux; see `models.flow.bodies.body_surface`."""
-        surface = body_surface.surface_of_flow(self.flow, t, params, points)
-        found = body_surface.along_flow(surface, self.flow, t, state, params)
-        return body_surface.known_along(surface, found | body_surface.along_scalar(surface, self, t, state, params))
+        """Readings of the flow along bodies, the scalar and its flux; see `models.flow.bodies.surface_readings`."""
+        surface = surface_readings.surface_of_flow(self.flow, t, params, points)
+        found = surface_readings.along_flow(surface, self.flow, t, state, params)
+        return surface_readings.known_along(
+            surface, found | surface_readings.along_scalar(surface, self, t, state, params)
+        )
 
     def component_layouts(self):
         return self.flow.component_layouts() | {self.carried: (self.layout,)}

@@ -17,12 +17,12 @@ from simjax.core.model import ExplicitModel, Measure, Output
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER, UPPER
 from simjax.jaxpr.jaxpr_parts import part
-from simjax.models.axisymmetric import directions
+from simjax.models.axisymmetric_grid import directions
 from simjax.models.declaration import model
 from simjax.models.faces import as_last_line
 from simjax.models.flow import axisymmetric_flow
 from simjax.models.flow.axisymmetric_flow import volumes_around
-from simjax.models.flow.bodies import body_surface, free_body, solid_pressure, solid_setup, solid_stage, solids
+from simjax.models.flow.bodies import free_body, solid_pressure, solid_setup, solid_stage, solids, surface_readings
 from simjax.models.flow.bodies.free_body_setup import BodyKeys
 from simjax.models.flow.sides import balance
 from simjax.models.flow.sides.openings import (
@@ -114,7 +114,7 @@ class Params(eqx.Module):
     falling=falling_energy,
     check=lambda config: (*solid_setup.check_solid(config), *check_momentum(config), *check_implicit(config)),
     functions=lambda config: () if config.physics.body is None else ("solid",),
-    along_bodies=body_surface.OF_FLOW,
+    along_bodies=surface_readings.OF_FLOW,
     integrators=(*RUNGE_KUTTA, *IMEX),
 )
 class Incompressible(ExplicitModel, FlowBudgets):
@@ -465,9 +465,9 @@ class Incompressible(ExplicitModel, FlowBudgets):
         )
 
     def along_bodies(self, t, state, params, points):
-        """position, normal, pressure and shear_stress along bodies; see `models.flow.bodies.body_surface`."""
-        surface = body_surface.surface_of_flow(self, t, params, points)
-        return body_surface.known_along(surface, body_surface.along_flow(surface, self, t, state, params))
+        """position, normal, pressure and shear_stress along bodies; see `models.flow.bodies.surface_readings`."""
+        surface = surface_readings.surface_of_flow(self, t, params, points)
+        return surface_readings.known_along(surface, surface_readings.along_flow(surface, self, t, state, params))
 
     def observe(self, t, state, params) -> dict[str, jax.Array]:
         return self.observed(t, state, self.pressure(t, state, params))

@@ -11,14 +11,14 @@ from simjax.core.boundary import Side
 from simjax.core.domain import Domain
 from simjax.models.declaration import model
 from simjax.models.flow import carrying, incompressible
-from simjax.models.flow.bodies.body_surface import names_along
 from simjax.models.flow.bodies.solid_scalars import SolidSurface
 from simjax.models.flow.bodies.solid_setup import SOLID, SOLID_VELOCITY, surface_fields
+from simjax.models.flow.bodies.surface_readings import names_along
 from simjax.models.flow.carrying import CarryingFlow, check_carrying, passes_sides
 from simjax.models.flow.step.budgets import budget_names, falling_energy
 from simjax.models.flow.step.momentum import EDDY_VISCOSITY, momentum_params
 from simjax.models.scalar.conserved_scalar import Source
-from simjax.ops import transport
+from simjax.ops import scalar_fluxes
 from simjax.schema.kinds import Choice, Real, key
 from simjax.schema.model_schema import FieldSchema
 
@@ -63,9 +63,9 @@ class PassiveScalar(CarryingFlow):
     """dc/dt = -div(u c) + D lap(c) + s, with u the velocity of an `Incompressible` flow that c does not act on.
 
     Fluxes through the same faces on which the flow is free of divergence: the scalar is conserved, and a constant
-    stays constant, to rounding. Advection by one of `ops.transport.SCHEMES`, diffusion of second order; one time step
-    and its stages are those of the flow. What passes a wall is said by the scalar's value or slope there, otherwise
-    nothing; where a velocity is prescribed the scalar is too.
+    stays constant, to rounding. Advection by one of `ops.scalar_fluxes.SCHEMES`, diffusion of second order; one time
+    step and its stages are those of the flow. What passes a wall is said by the scalar's value or slope there,
+    otherwise nothing; where a velocity is prescribed the scalar is too.
     The limited schemes keep to the range of the initial values, central ones do not where the scalar is not resolved:
     filaments thin to (D / strain rate)^(1/2) (Batchelor 1959, J. Fluid Mech. 5, 113). Takes stretched grids, and
     axisymmetric ones.
@@ -81,7 +81,7 @@ class PassiveScalar(CarryingFlow):
     @dataclass(frozen=True)
     class Keys(carrying.Keys):
         diffusivity: float = key(Real(low=0.0), 0.0, units="m2 s-1", about="diffusivity D of the scalar")
-        scheme: str = key(Choice(tuple(transport.SCHEMES)), "van_leer", about="advective flux of the scalar")
+        scheme: str = key(Choice(tuple(scalar_fluxes.SCHEMES)), "van_leer", about="advective flux of the scalar")
 
     carried = "concentration"
     units = "1"

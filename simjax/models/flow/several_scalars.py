@@ -14,7 +14,7 @@ from simjax.core.domain import Domain
 from simjax.core.model import Output
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
-from simjax.models.axisymmetric import dimensions, relative_volumes
+from simjax.models.axisymmetric_grid import dimensions, relative_volumes
 from simjax.models.conserved import MADE, inside
 from simjax.models.declaration import Setup
 from simjax.models.flow import carrying

@@ -8,8 +8,8 @@ from jax import Array
 from simjax.core.boundary import FieldLayout, Side
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
-from simjax.models.axisymmetric import kind_across, radii, side_refusals
-from simjax.ops.axisymmetric import RADIAL, ring_divergence
+from simjax.models.axisymmetric_grid import kind_across, radii, side_refusals
+from simjax.ops.axisymmetric_divergence import RADIAL, ring_divergence
 from simjax.ops.gas import GasScheme
 from simjax.ops.riemann import Conserved, Primitive
 from simjax.ops.spacing import Spacing

@@ -24,7 +24,7 @@ from simjax.core.boundary import (
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.schema.model_schema import FieldSchema
-from simjax.schema.sides import side
+from simjax.schema.side_declarations import side
 
 GAS_SIDES = ("gas",)
 DENSITY = FieldSchema("density", units="kg m-3", default=None)

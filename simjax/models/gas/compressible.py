@@ -15,9 +15,9 @@ from simjax.core.boundary import Dirichlet, FieldLayout, Periodic, Side, center_
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Measure, Output
 from simjax.grid import AXES, CENTER
-from simjax.models.axisymmetric import dimensions, directions, ring_volumes, tapers_of
+from simjax.models.axisymmetric_grid import dimensions, directions, ring_volumes, tapers_of
 from simjax.models.declaration import model
-from simjax.models.gas import axisymmetric_gas, gravity
+from simjax.models.gas import axisymmetric_gas, gas_gravity
 from simjax.models.gas.boundaries import (
     DENSITY,
     GAS_SIDES,
@@ -34,7 +34,7 @@ from simjax.models.gas.gas_checks import check, conserved_quantities
 from simjax.models.measures import times_volume
 from simjax.models.sides import check_sides
 from simjax.models.stretching import require_widths
-from simjax.ops import gas, riemann, transport
+from simjax.ops import gas, riemann, scalar_fluxes
 from simjax.ops.difference import shift
 from simjax.ops.reconstruction import INTERPOLATIONS, difference_of_faces, pad_only, per_spacing
 from simjax.ops.riemann import Conserved, Primitive
@@ -179,7 +179,7 @@ class Compressible(GasBalances, ExplicitModel):
             f"physics.reconstruction={self.scheme.reconstruction}",
             domain,
             self.plain,
-            transport.FLUX_WEIGHTS[self.scheme.reach],
+            scalar_fluxes.FLUX_WEIGHTS[self.scheme.reach],
             "mc",
         )
 
@@ -327,7 +327,7 @@ class Compressible(GasBalances, ExplicitModel):
         """Widths of the n cells along an axis over the mean one along the first axis."""
         reach, ndim = self.scheme.reach, len(spacing)
         around = along(spacing[axis], axis, ndim, self.width)
-        widths = transport.widths(without_ends(around, axis, self.width - reach), axis, ndim, reach)
+        widths = scalar_fluxes.widths(without_ends(around, axis, self.width - reach), axis, ndim, reach)
         return widths / self.domain.grid.mean_spacing[0]
 
     def _fallen(
@@ -335,7 +335,7 @@ class Compressible(GasBalances, ExplicitModel):
     ):
         """`slope` with what gravity adds along an axis."""
         pull, unit = self._gravity(params, axis), self.domain.grid.mean_spacing[0]
-        return gravity.fallen(slope, mass, rises, stretch, axis, pull, spacing, self.width, unit)
+        return gas_gravity.fallen(slope, mass, rises, stretch, axis, pull, spacing, self.width, unit)
 
     def _transport(self, params: Params) -> tuple[Array | None, Array | None]:
         """Viscosity, and conductivity for p / rho in place of T; both None in an ideal fluid."""
@@ -381,7 +381,7 @@ class Compressible(GasBalances, ExplicitModel):
     def _widths(self, dtype, ghosts: int = 0) -> tuple[Spacing, ...]:
         """Widths of cells along every axis as the scheme has them."""
         spacing, reach = self.domain.spacing(self.plain, self.scheme.reach + ghosts, dtype), self.scheme.reach
-        return tuple(transport.widths(h, axis, len(spacing), reach) for axis, h in enumerate(spacing))
+        return tuple(scalar_fluxes.widths(h, axis, len(spacing), reach) for axis, h in enumerate(spacing))
 
     def _least_widths(self, dtype) -> tuple[Spacing, ...]:
         return tuple(smallest(h, axis) for axis, h in enumerate(self._widths(dtype, 1)))

@@ -12,14 +12,14 @@ from simjax.arguments import require_at_least, require_one_of
 from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.grid import AXES
-from simjax.models.axisymmetric import tapers_of
+from simjax.models.axisymmetric_grid import tapers_of
 from simjax.models.conserved import at_side
 from simjax.models.declaration import model
 from simjax.models.scalar import axisymmetric_scalar
 from simjax.models.scalar.conserved_scalar import ConservedScalar, State, conserved_mean
 from simjax.models.sides import SCALAR_SIDES, check_sides
-from simjax.ops import difference, transport
-from simjax.ops.axisymmetric import RADIAL
+from simjax.ops import difference, scalar_fluxes
+from simjax.ops.axisymmetric_divergence import RADIAL
 from simjax.ops.difference import shift
 from simjax.ops.spacing import along
 from simjax.schema.kinds import Choice, ListOf, Real, key
@@ -121,8 +121,8 @@ class AdvectionDiffusion(ConservedScalar):
             *rings, spacing = others
             own = [along(h, axis, ndim, scheme.width) for axis, h in enumerate(spacing)]
             inner = [shift(taper, ndim, width=scheme.width) for taper in rings]
-            spread = transport.diffusion_tendency(c, (params.diffusivity,) * ndim, own, 0, *inner)
-            return transport.conservative_tendency(c, _carried_by(params), scheme, spacing, *rings) + spread
+            spread = scalar_fluxes.diffusion_tendency(c, (params.diffusivity,) * ndim, own, 0, *inner)
+            return scalar_fluxes.conservative_tendency(c, _carried_by(params), scheme, spacing, *rings) + spread
 
         fields = (state.concentration, *tapers_of(self.domain, self.layout, state.concentration))
         return State(self.domain.apply_spaced(tendency, fields, (self.layout,) * len(fields), scheme.width, t))
@@ -131,8 +131,8 @@ class AdvectionDiffusion(ConservedScalar):
         ndim, scheme = self.domain.grid.ndim, self.advection
 
         def flux(c, spacing):
-            spread = transport.conducted(c, params.diffusivity, along(spacing[axis], axis, ndim, 1), axis, ndim)
-            return transport.flux_on_faces(c, _carried_by(params), scheme, axis, ndim) - spread
+            spread = scalar_fluxes.conducted(c, params.diffusivity, along(spacing[axis], axis, ndim, 1), axis, ndim)
+            return scalar_fluxes.flux_on_faces(c, _carried_by(params), scheme, axis, ndim) - spread
 
         found = at_side(self.domain, flux, (state.concentration,), (self.layout,), scheme.width, axis, side, t)
         return self.through(found, axis, side)
@@ -152,4 +152,4 @@ AdvectionDiffusion.Params, AdvectionDiffusion.State = Params, State
 
 
 def _carried_by(params: Params):
-    return lambda left, right, axis: transport.carried(left, right, params.velocity[axis])
+    return lambda left, right, axis: scalar_fluxes.carried(left, right, params.velocity[axis])

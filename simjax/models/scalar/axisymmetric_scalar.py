@@ -6,12 +6,12 @@ from typing import Any
 from simjax.core.boundary import Side
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
-from simjax.models.axisymmetric import kind_across, side_refusals
-from simjax.ops import transport
-from simjax.ops.axisymmetric import RADIAL
+from simjax.models.axisymmetric_grid import kind_across, side_refusals
+from simjax.ops import scalar_fluxes
+from simjax.ops.axisymmetric_divergence import RADIAL
 from simjax.schema.model_schema import IMEX
 
-TAKEN = tuple(name for name, scheme in transport.SCHEMES.items() if not scheme.reach)
+TAKEN = tuple(name for name, scheme in scalar_fluxes.SCHEMES.items() if not scheme.reach)
 IMPLICIT = "diffusion is explicit on an axisymmetric grid"
 
 

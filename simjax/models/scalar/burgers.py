@@ -16,7 +16,7 @@ from simjax.models.declaration import model
 from simjax.models.scalar.conserved_scalar import DIGITS, INTEGRATORS, SemiImplicitScalar, State, conserved_mean
 from simjax.models.sides import SCALAR_SIDES, check_sides
 from simjax.models.stretching import require_transport
-from simjax.ops import transport
+from simjax.ops import scalar_fluxes
 from simjax.schema.kinds import Choice, Real, key
 from simjax.schema.model_schema import FieldSchema
 
@@ -98,7 +98,7 @@ class Burgers(SemiImplicitScalar):
         scheme = self.advection
 
         def tendency(c, spacing):
-            return transport.conservative_tendency(c, _godunov, scheme, spacing)
+            return scalar_fluxes.conservative_tendency(c, _godunov, scheme, spacing)
 
         return State(self.domain.apply_spaced(tendency, state.concentration, self.layout, scheme.width, t))
 
@@ -106,7 +106,7 @@ class Burgers(SemiImplicitScalar):
         scheme, ndim = self.advection, self.domain.grid.ndim
 
         def flux(c, spacing):
-            return transport.flux_on_faces(c, _godunov, scheme, axis, ndim)
+            return scalar_fluxes.flux_on_faces(c, _godunov, scheme, axis, ndim)
 
         fields = (state.concentration,)
         found = at_side(self.domain, flux, fields, (self.layout,), scheme.width, axis, side, t)
@@ -135,4 +135,4 @@ Burgers.Params, Burgers.State = Params, State
 
 
 def _godunov(left: Array, right: Array, axis: int) -> Array:
-    return transport.godunov_burgers(left, right)
+    return scalar_fluxes.godunov_burgers(left, right)

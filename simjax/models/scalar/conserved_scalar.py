@@ -14,11 +14,11 @@ from simjax.core.boundary import FieldLayout, Periodic
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Measure, Output, SemiImplicitModel
 from simjax.grid import LOWER
-from simjax.models.axisymmetric import dimensions, mean_length, relative_volumes, tapers_of
+from simjax.models.axisymmetric_grid import dimensions, mean_length, relative_volumes, tapers_of
 from simjax.models.conserved import Balanced, inside, lines_around_side, through_side
 from simjax.models.measures import of_field, total_measure
 from simjax.models.scalar import axisymmetric_scalar
-from simjax.ops import transport
+from simjax.ops import scalar_fluxes
 from simjax.ops.spacing import Spacing, scaled, smallest, without_ends
 from simjax.schema.kinds import Integer, key
 from simjax.schema.model_schema import IMEX
@@ -61,11 +61,11 @@ def statistics_measures(domain: Domain, units: str, name: str = "concentration")
     return of_field(name, units) | {f"total_{name}": total_measure(name, units, dimensions(domain.grid))}
 
 
-def widths(domain: Domain, layout: FieldLayout, scheme: transport.AdvectionScheme, dtype) -> tuple[Spacing, ...]:
+def widths(domain: Domain, layout: FieldLayout, scheme: scalar_fluxes.AdvectionScheme, dtype) -> tuple[Spacing, ...]:
     """Widths of the cells along every axis as a scheme has them."""
     ndim, reach = domain.grid.ndim, scheme.reach
     spacing = domain.spacing(layout, reach, dtype)
-    return tuple(transport.widths(h, axis, ndim, reach) for axis, h in enumerate(spacing))
+    return tuple(scalar_fluxes.widths(h, axis, ndim, reach) for axis, h in enumerate(spacing))
 
 
 def conserved_mean(config: Any) -> tuple[tuple[str, ...], ...]:
@@ -89,9 +89,9 @@ class ConservedScalar(ExplicitModel, Balanced):
     scheme: eqx.AbstractVar[str]
 
     @property
-    def advection(self) -> transport.AdvectionScheme:
+    def advection(self) -> scalar_fluxes.AdvectionScheme:
         """The scheme that carries the scalar."""
-        return transport.SCHEMES[self.scheme]
+        return scalar_fluxes.SCHEMES[self.scheme]
 
     def widths(self, dtype) -> tuple[Spacing, ...]:
         """Widths of the cells along every axis as the scheme has them."""
@@ -160,7 +160,7 @@ class SemiImplicitScalar(ConservedScalar, SemiImplicitModel):
         padded, reach = self.domain.pad(c, self.layout, 1, t), self.advection.reach
         spacing = self.domain.spacing(self.layout, reach + 1, c.dtype)
         rings = tapers_of(self.domain, self.layout, c)
-        return transport.diffusion_tendency(padded, kappa, spacing, reach, *rings)
+        return scalar_fluxes.diffusion_tendency(padded, kappa, spacing, reach, *rings)
 
     def prepare(self, params):
         axisymmetric_scalar.check_explicit(self.domain)
@@ -186,4 +186,4 @@ class SemiImplicitScalar(ConservedScalar, SemiImplicitModel):
         face = 0 if side == LOWER else kappa.shape[axis] - 1
         kappa = lax.slice_in_dim(kappa, face, face + 1, axis=axis)
         h = lines_around_side(h, axis, side, 1, ndim) if isinstance(h, Array) else h
-        return self.through(-transport.conducted(near, kappa, h, axis, ndim), axis, side)
+        return self.through(-scalar_fluxes.conducted(near, kappa, h, axis, ndim), axis, side)

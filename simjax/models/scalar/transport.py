@@ -25,7 +25,7 @@ from simjax.core.boundary import (
 )
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
-from simjax.models.axisymmetric import tapers_of, widest
+from simjax.models.axisymmetric_grid import tapers_of, widest
 from simjax.models.conserved import MADE, at_side, inside
 from simjax.models.declaration import model
 from simjax.models.formulas import FormulaValue
@@ -33,9 +33,9 @@ from simjax.models.scalar import axisymmetric_scalar
 from simjax.models.scalar.conserved_scalar import DIGITS, INTEGRATORS, SemiImplicitScalar, Source, State, conserved_mean
 from simjax.models.sides import SCALAR_SIDES, check_sides
 from simjax.models.stretching import require_transport
-from simjax.ops import transport
-from simjax.ops.axisymmetric import RADIAL
-from simjax.schema.errors import unended
+from simjax.ops import scalar_fluxes
+from simjax.ops.axisymmetric_divergence import RADIAL
+from simjax.schema.config_errors import unended
 from simjax.schema.formula import Formula
 from simjax.schema.kinds import Choice, Text, key
 from simjax.schema.model_schema import FieldSchema
@@ -120,7 +120,7 @@ class Transport(SemiImplicitScalar):
     u velocity, g(t) its dimensionless factor in time, kappa diffusivity, s sources: a field, and a function of
     time and place. Fluxes through faces: what leaves a cell enters the next, and a constant stays constant where
     div u = 0 on the faces (to second order; with central4 and weno5 where it vanishes to their order). Advection
-    by one of `ops.transport.SCHEMES`; diffusion of second order, with the harmonic mean of kappa on faces.
+    by one of `ops.scalar_fluxes.SCHEMES`; diffusion of second order, with the harmonic mean of kappa on faces.
     Boundaries: periodic, given value, given slope, inflow, outflow, walls (no flow, no flux). Takes stretched grids,
     and axisymmetric ones (explicit diffusion, schemes up to second order).
     LeVeque (2002), Finite Volume Methods for Hyperbolic Problems, ch. 4, 6 and 9.
@@ -134,7 +134,7 @@ class Transport(SemiImplicitScalar):
 
     @dataclass(frozen=True)
     class Keys:
-        scheme: str = key(Choice(tuple(transport.SCHEMES)), "van_leer", about="advective flux")
+        scheme: str = key(Choice(tuple(scalar_fluxes.SCHEMES)), "van_leer", about="advective flux")
         velocity_factor: str | None = key(
             Text(optional=True, described="a formula of t and parameters", longest=200),
             None,
@@ -161,7 +161,7 @@ class Transport(SemiImplicitScalar):
         tolerance: float = 1e-8,
     ):
         check_sides(domain, sides, SCALAR_SIDES, "Transport", axisymmetric=True)
-        require_one_of("Transport.scheme", scheme, transport.SCHEMES)
+        require_one_of("Transport.scheme", scheme, scalar_fluxes.SCHEMES)
         axisymmetric_scalar.check(domain, sides, scheme)
         require_at_least("Transport", {"tolerance": tolerance}, strictly=True)
         self.domain = domain
@@ -199,7 +199,7 @@ class Transport(SemiImplicitScalar):
         scheme = self.advection
 
         def tendency(c, velocity, rings, spacing):
-            return transport.advection_tendency(c, velocity, scheme, spacing, *rings)
+            return scalar_fluxes.advection_tendency(c, velocity, scheme, spacing, *rings)
 
         rings = tapers_of(self.domain, self.layout, state.concentration)
         fields = (state.concentration, self._velocity(t, params), rings)
@@ -226,7 +226,7 @@ class Transport(SemiImplicitScalar):
 
         def flux(c, *others):
             *velocity, _ = others
-            return transport.flux_on_faces(c, transport.carried_by(velocity, scheme), scheme, axis, ndim)
+            return scalar_fluxes.flux_on_faces(c, scalar_fluxes.carried_by(velocity, scheme), scheme, axis, ndim)
 
         fields = (state.concentration, *self._velocity(t, params))
         layouts = (self.layout, *self.velocity_layouts)
@@ -253,7 +253,7 @@ class Transport(SemiImplicitScalar):
         ]
         padded = self.domain.pad(params.diffusivity, center_layout(edges), 1)
         spacing = self.domain.spacing(self.layout, 1, padded.dtype)
-        return tuple(transport.face_diffusivity(padded, axis, ndim, h) for axis, h in enumerate(spacing))
+        return tuple(scalar_fluxes.face_diffusivity(padded, axis, ndim, h) for axis, h in enumerate(spacing))
 
     def prepare(self, params):
         return None if params.diffusivity is None else super().prepare(params)

@@ -14,7 +14,7 @@ from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.core.model import Measure, Output, SplitModel
 from simjax.grid import AXES, CENTER, FACE, LOWER, UPPER
-from simjax.models.axisymmetric import dimensions, directions, lower_radii, radii, ring_volumes, tapers_of
+from simjax.models.axisymmetric_grid import dimensions, directions, lower_radii, radii, ring_volumes, tapers_of
 from simjax.models.declaration import model
 from simjax.models.measures import times_volume
 from simjax.models.sides import check_sides, velocity_layouts
@@ -26,7 +26,7 @@ from simjax.models.waves.scales import AxisScales, along, check_scales, scales_o
 from simjax.models.waves.scales import per_volume as per_volume_at
 from simjax.models.waves.wave_setup import WaveKeys, check_waves, medium_property, points_of
 from simjax.ops import staggered_wave
-from simjax.ops.axisymmetric import RADIAL
+from simjax.ops.axisymmetric_divergence import RADIAL
 from simjax.ops.spacing import scaled
 from simjax.schema.model_schema import SPLITTING, FieldSchema
 

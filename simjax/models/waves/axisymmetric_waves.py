@@ -15,9 +15,9 @@ from simjax.core.boundary import Boundary, Dirichlet, FieldLayout, Neumann, Side
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import FACE
-from simjax.models.axisymmetric import lower_radii, radii
+from simjax.models.axisymmetric_grid import lower_radii, radii
 from simjax.models.waves.pml import OpenFace
-from simjax.ops.axisymmetric import RADIAL
+from simjax.ops.axisymmetric_divergence import RADIAL
 from simjax.ops.spacing import Spacing
 
 ENDS = ("lower", "upper")

@@ -16,7 +16,7 @@ from simjax.core.domain import Domain
 from simjax.core.model import Measure, Output, SplitModel
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER, FACE
-from simjax.models.axisymmetric import dimensions, directions
+from simjax.models.axisymmetric_grid import dimensions, directions
 from simjax.models.declaration import model
 from simjax.models.measures import times_volume
 from simjax.models.sides import check_sides
@@ -32,7 +32,7 @@ from simjax.models.waves.scales import per_volume as per_volume_at
 from simjax.models.waves.wave_setup import WaveKeys, check_light, medium_function, points_of
 from simjax.models.waves.yee import ELECTRIC, MAGNETIC, POLARISATIONS, Curl, layout_of, layouts_of, terms_of_curl
 from simjax.ops import staggered_wave
-from simjax.ops.axisymmetric import RADIAL
+from simjax.ops.axisymmetric_divergence import RADIAL
 from simjax.ops.spacing import scaled
 from simjax.schema.kinds import Text, key
 from simjax.schema.model_schema import SPLITTING, FieldSchema

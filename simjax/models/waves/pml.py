@@ -17,7 +17,7 @@ from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, FACE, LOWER
 from simjax.jaxpr.linear_map import fixed_linear_map
-from simjax.schema.sides import side
+from simjax.schema.side_declarations import side
 from simjax.stencil.materialise import formed_once
 
 SOUND, LIGHT = ("sound",), ("light",)

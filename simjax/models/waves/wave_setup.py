@@ -18,7 +18,7 @@ from simjax.models.declaration import Setup
 from simjax.models.formulas import FormulaValue, Values
 from simjax.models.waves import axisymmetric_waves
 from simjax.models.waves.point_sources import SampledSignal
-from simjax.schema.errors import ConfigErrors, unended
+from simjax.schema.config_errors import ConfigErrors, unended
 from simjax.schema.formula import Formula
 from simjax.schema.kinds import Integer, ListOf, Nested, Plain, Real, key
 from simjax.schema.locate import input_folders

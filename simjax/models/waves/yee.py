@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from simjax.core.boundary import Boundary, Dirichlet, FieldLayout, Neumann, Periodic, PeriodicSide, Side
 from simjax.grid import CENTER, FACE, Grid
 from simjax.models.waves.axisymmetric_waves import on_axis
-from simjax.ops.axisymmetric import RADIAL
+from simjax.ops.axisymmetric_divergence import RADIAL
 
 POLARISATIONS: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
     "tm": ((2,), (0, 1)),

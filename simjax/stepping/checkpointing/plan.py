@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from simjax.errors import ConfigurationError
-from simjax.schema.storage import STORAGE
+from simjax.schema.storage_section import STORAGE
 from simjax.stencil.formulation import fresh_memory_is_dear
 from simjax.stepping.checkpointing.binomial_order import fewest_advances
 

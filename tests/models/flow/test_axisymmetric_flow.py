@@ -16,7 +16,7 @@ from simjax.core.domain import Domain
 from simjax.core.mappings import lines
 from simjax.errors import ConfigurationError
 from simjax.grid import LOWER, UPPER, Grid
-from simjax.models.axisymmetric import tapers
+from simjax.models.axisymmetric_grid import tapers
 from simjax.models.flow.boussinesq import Boussinesq
 from simjax.models.flow.incompressible import Incompressible, State
 from simjax.models.flow.passive_scalar import PassiveScalar

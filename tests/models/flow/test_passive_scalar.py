@@ -14,7 +14,7 @@ from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
 from simjax.models.flow import incompressible
 from simjax.models.flow.passive_scalar import Params, PassiveScalar, State
-from simjax.ops.transport import SCHEMES
+from simjax.ops.scalar_fluxes import SCHEMES
 from simjax.stepping.simulate import Schedule, simulate
 
 TAU = 2 * np.pi

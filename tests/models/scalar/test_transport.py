@@ -14,7 +14,7 @@ from simjax.core.domain import Domain
 from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
 from simjax.models.scalar.transport import Params, State, Transport
-from simjax.ops.transport import SCHEMES
+from simjax.ops.scalar_fluxes import SCHEMES
 from simjax.stepping.simulate import Schedule, simulate
 
 LIMITED = ("minmod", "van_leer", "mc")

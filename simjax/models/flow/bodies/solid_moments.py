@@ -10,7 +10,7 @@ from jax import Array
 from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
 from simjax.grid import CENTER
-from simjax.models.axisymmetric import relative_volumes
+from simjax.models.axisymmetric_grid import relative_volumes
 from simjax.models.flow.axisymmetric_flow import volumes_around
 from simjax.models.flow.bodies.solid_geometry import (
     OF_CELLS,

@@ -19,7 +19,7 @@ from simjax.models.flow.bodies.solid_scalars import SolidSurface
 from simjax.models.flow.bodies.solids import Solid
 from simjax.models.formulas import FormulaValue
 from simjax.models.measures import product_of_units
-from simjax.ops import transport
+from simjax.ops import scalar_fluxes
 from simjax.schema.model_schema import FieldSchema
 from simjax.schema.numbers import named_numbers
 
@@ -149,8 +149,8 @@ def _surface_refusals(carried: str, scheme: str, value: bool, flux: bool, moves:
             f"coefficients.solid_{carried}: expected beside bodies that move, as cells that they cover would keep what "
             f"is in them; write a value, or leave out solid_velocity and t in coefficients.solid",
         )
-    if transport.SCHEMES[scheme].reach:
-        taken = [name for name, one in transport.SCHEMES.items() if not one.reach]
+    if scalar_fluxes.SCHEMES[scheme].reach:
+        taken = [name for name, one in scalar_fluxes.SCHEMES.items() if not one.reach]
         yield (
             "physics.scheme",
             f"physics.scheme = {scheme}: its fluxes are sums over neighbouring faces, and those in bodies are closed; "

@@ -147,7 +147,7 @@ class SpectralFlow(SpectralModel):
     def beside_tendency(self, params):
         return "" if self.band is None or params.injection is None else "random forcing, drawn anew in each step,"
 
-    def noise(self, step, dt, params: Params, components: int, dtype) -> tuple[Array, tuple[Array, ...]]:
+    def forcing_noise(self, step, dt, params: Params, components: int, dtype) -> tuple[Array, tuple[Array, ...]]:
         """The increment of |u_k| in a step per unit of complex Gaussian noise and component, and the noise."""
         assert self.band is not None and params.injection is not None
         seed = 0 if params.seed is None else jnp.round(params.seed).astype(jnp.int32)

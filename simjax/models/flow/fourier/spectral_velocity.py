@@ -79,7 +79,7 @@ class SpectralVelocity(SpectralFlow):
         if self.band is None or params.injection is None:
             return state
         dtype = precision_of(state)
-        size, noise = self.noise(step, dt, params, 3, dtype)
+        size, noise = self.forcing_noise(step, dt, params, 3, dtype)
         # Two of three components survive the projection.
         noise = project(self.basis.wavenumbers(dtype), noise)
         added = (u + scaled(2**-0.5 * size, w) for u, w in zip(state["velocity"], noise, strict=True))

@@ -83,7 +83,7 @@ class Vorticity(SpectralFlow):
         if self.band is None or params.injection is None:
             return state
         vorticity = state["vorticity"]
-        size, (noise,) = self.noise(step, dt, params, 1, precision_of(state))
+        size, (noise,) = self.forcing_noise(step, dt, params, 1, precision_of(state))
         # |w_k| = k |u_k|
         k = jnp.sqrt(jnp.maximum(square_of(self.basis.wavenumbers(size.dtype)), jnp.finfo(size.dtype).tiny))
         return {"vorticity": vorticity + scaled(size * k, noise)}

@@ -15,8 +15,8 @@ from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, LOWER, UPPER, Grid
 from simjax.jaxpr.varying import cast_varying
-from simjax.models.axisymmetric import dimensions, mean_length, ring_volumes
-from simjax.ops.axisymmetric import RADIAL
+from simjax.models.axisymmetric_grid import dimensions, mean_length, ring_volumes
+from simjax.ops.axisymmetric_divergence import RADIAL
 from simjax.ops.spacing import relative, scaled
 from simjax.status import OK, UNBALANCED
 

@@ -13,7 +13,7 @@ from simjax.core.domain import Domain
 from simjax.grid import LOWER, UPPER, Grid
 from simjax.models.flow.sides import balance
 from simjax.schema.model_schema import FieldSchema
-from simjax.schema.sides import side
+from simjax.schema.side_declarations import side
 
 side("outflow", groups=("flow",), about="what leaves is carried out at the mean speed through the side")(Outflow)
 

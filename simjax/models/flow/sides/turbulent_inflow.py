@@ -11,7 +11,7 @@ from jax import Array
 
 from simjax.core.boundary import Dirichlet, Inflow, Value
 from simjax.schema.model_schema import FieldSchema
-from simjax.schema.sides import side
+from simjax.schema.side_declarations import side
 
 GROUPS = 128
 """Groups of as many waves as there are axes."""

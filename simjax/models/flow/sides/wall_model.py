@@ -14,7 +14,7 @@ from simjax.grid import AXES, LOWER, UPPER, Grid
 from simjax.models.flow.step.budgets import budget_names, unrubbed
 from simjax.ops.difference import shift_by
 from simjax.ops.eddy_viscosity import root
-from simjax.schema.sides import side
+from simjax.schema.side_declarations import side
 
 KIND = "wall_model"
 FACTOR, POWER = 8.3, 1 / 7

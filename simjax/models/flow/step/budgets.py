@@ -11,7 +11,7 @@ from jax import Array
 
 from simjax.core.model import Measure, Rounding
 from simjax.grid import AXES, LOWER, UPPER
-from simjax.models.axisymmetric import dimensions, ring_volumes, tapers_of
+from simjax.models.axisymmetric_grid import dimensions, ring_volumes, tapers_of
 from simjax.models.conserved import Accounts, Balanced, at_side
 from simjax.models.flow.axisymmetric_flow import volumes_around
 from simjax.models.flow.bodies.solid_setup import bodies_move
@@ -19,7 +19,7 @@ from simjax.models.flow.sides import balance
 from simjax.models.flow.sides.openings import is_open, with_first_line
 from simjax.models.measures import length_power, product_of_units
 from simjax.ops import staggered
-from simjax.ops.axisymmetric import RADIAL
+from simjax.ops.axisymmetric_divergence import RADIAL
 from simjax.ops.spacing import Spacing, scaled
 
 KINETIC_ENERGY = "kinetic_energy"

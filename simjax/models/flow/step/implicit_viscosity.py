@@ -18,7 +18,7 @@ from simjax.models.flow.step.implicit_setup import EXPLICIT, INSTEAD, VISCOSITY,
 from simjax.ops import staggered
 from simjax.ops.scaling import scale_by
 from simjax.ops.spacing import scaled
-from simjax.solvers.implicit import symmetric_solve
+from simjax.solvers.implicit_derivative import symmetric_solve
 from simjax.solvers.krylov import conjugate_gradient
 from simjax.solvers.line_modes import component_modes
 from simjax.solvers.modes import modes_along

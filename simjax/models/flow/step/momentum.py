@@ -17,7 +17,7 @@ from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.jaxpr.jaxpr_parts import part
 from simjax.jaxpr.varying import vary_like
-from simjax.models.axisymmetric import tapers_of
+from simjax.models.axisymmetric_grid import tapers_of
 from simjax.models.conserved import at_side
 from simjax.models.declaration import Setup
 from simjax.models.flow.axisymmetric_flow import check_configuration, check_params, volumes_around
@@ -29,10 +29,10 @@ from simjax.ops import germano, staggered
 from simjax.ops.difference import shift
 from simjax.ops.eddy_viscosity import VISCOSITIES, squared_width, strain_rate
 from simjax.ops.momentum_advection import SCHEMES, MomentumScheme, advection
+from simjax.ops.scalar_fluxes import conducted, diffusion_tendency, face_diffusivity
 from simjax.ops.spacing import Spacing, along, scaled, width_of, without_ends
 from simjax.ops.staggered_wave import laplacian
 from simjax.ops.stress import stress_divergence
-from simjax.ops.transport import conducted, diffusion_tendency, face_diffusivity
 from simjax.schema.model_schema import FieldSchema
 
 DYNAMIC = "dynamic_smagorinsky"

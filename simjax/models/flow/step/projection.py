@@ -10,7 +10,7 @@ from simjax.core.boundary import Boundary, Dirichlet, FieldLayout, Neumann, Peri
 from simjax.core.domain import Domain
 from simjax.grid import LOWER, UPPER
 from simjax.jaxpr.jaxpr_parts import part
-from simjax.models.axisymmetric import tapers_of
+from simjax.models.axisymmetric_grid import tapers_of
 from simjax.models.flow.sides.openings import Opening, balanced, velocity_through, with_first_line
 from simjax.ops import staggered, staggered_wave
 from simjax.solvers.modes import Modes, mixed_axes, modes_along

@@ -18,7 +18,7 @@ class Members:
     where all are, so is the statistic. Results are the same on all devices along the axis.
 
     Examples:
-        >>> from simjax.core.members import Members
+        >>> from simjax.core.ensemble_axis import Members
         >>> u = jnp.asarray([[1.0, 2.0], [3.0, jnp.nan]])
         >>> Members().mean(u).tolist(), Members().quantiles(u, [0.5]).tolist()
         ([2.0, 2.0], [[2.0, 2.0]])

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jaxtyping import Float
 
-from simjax.ops.axisymmetric import RADIAL, divergence_along
+from simjax.ops.axisymmetric_divergence import RADIAL, divergence_along
 from simjax.ops.difference import second_difference, shift
 from simjax.ops.reconstruction import INTERPOLATIONS, around_faces, pad_only, values_at_faces
 from simjax.ops.spacing import Spacing, along, between_centers, pairs, scaled, without_ends

@@ -10,7 +10,7 @@ from simjax.core.boundary import FieldLayout, PeriodicSide, Side, SlipWall
 from simjax.core.domain import Domain
 from simjax.grid import AXES, FACE, Grid
 from simjax.jaxpr.varying import vary_like
-from simjax.ops.axisymmetric import RADIAL, taper
+from simjax.ops.axisymmetric_divergence import RADIAL, taper
 from simjax.ops.spacing import Spacing, relative
 
 
