@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from simjax.core.boundary import FieldLayout, Periodic
+from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Measure, Output, SemiImplicitModel
 from simjax.grid import LOWER
