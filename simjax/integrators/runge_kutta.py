@@ -158,8 +158,9 @@ class ShuOsher(_Stages):
             slope = tendency(model, "rhs", now, _later(t, c, dt), now, params)
 
             def mixed(u, v, k):
-                advanced = v + dt * beta * k
-                return advanced if _is_zero(alpha) else alpha * u + (1 - alpha) * advanced
+                change = dt * beta * k
+                # Not alpha u + (1 - alpha) v: rounded, two weights need not sum to one, and each step would lose mass.
+                return v + change if _is_zero(alpha) else u + (1 - alpha) * ((v - u) + change)
 
             mixture = jax.tree.map(mixed, state, now, slope)
             return kept_stage(model.constrain(_later(t, ahead, dt), dt, mixture, params))

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from simjax.arguments import require_one_of
-from simjax.ops.positivity import limit_flux, limit_state
+from simjax.ops.positivity import flux_share, limit_flux, limit_state, state_share
 from simjax.ops.reconstruction import INTERPOLATIONS, Reconstruction, pad_only
 from simjax.ops.riemann import (
     FLUXES,
@@ -90,25 +90,79 @@ def convective_differences(padded: Primitive, axis: int, ndim: int, gamma: Array
     return differences_of_windows(*_flux_parts(axis, ndim, scheme), padded, (gamma, None), ndim)
 
 
+def limited_faces(
+    padded: Primitive, axis: int, ndim: int, gamma: Array, scheme: GasScheme, rises: Sequence[Array] | None = None
+) -> Array:
+    """Truth values on the faces of `convective_flux`: where density or pressure would not be safe without a limiter.
+
+    There face values are drawn to their cell, or the flux is mixed with a first-order one (`ops.positivity`).
+    """
+    width = scheme.interpolation.width
+    *before, to_faces = _face_states(axis, scheme)
+
+    def states(found, cells, gamma):
+        left, right = to_faces(found, cells, gamma)
+        share = jnp.minimum(state_share(left, cells[width - 1]), state_share(right, cells[width]))
+        return _limited_states((left, right), cells), share
+
+    def share(found, around, given) -> Array:
+        flux, share = found[0], found[1]
+        for part in _upwind_parts(axis, scheme):
+            flux = part(flux, around, given)
+        return jnp.minimum(share, flux_share(flux, *_cells_at_face(around, given, axis)))
+
+    parts = [*map(_of_cells_at_rest, (*before, states)), share]
+    return of_windows(_of_cell(axis), parts, _windows(axis, ndim, width), padded, (gamma, rises), ndim) < 1
+
+
 def _flux_parts(axis: int, ndim: int, scheme: GasScheme) -> tuple[Callable, list[Callable], Windows]:
     """Arguments of `of_windows` for fluxes: values of a cell, the parts of a flux, and the cells around a face."""
-    width = scheme.interpolation.width
+    *before, to_faces = _face_states(axis, scheme)
+
+    def states(found, cells, gamma) -> tuple[Primitive, Primitive]:
+        return stored(_limited_states(to_faces(found, cells, gamma), cells))
+
+    def limited(flux, around, given) -> Conserved:
+        return stored(limit_flux(flux, *_cells_at_face(around, given, axis)))
+
+    parts = [*map(_of_cells_at_rest, (*before, states)), *_upwind_parts(axis, scheme), limited]
+    return _of_cell(axis), parts, _windows(axis, ndim, scheme.interpolation.width)
+
+
+def _windows(axis: int, ndim: int, width: int) -> Windows:
+    """The `width` cells on either side of each face along an axis."""
+    return Windows(lambda u: pad_only(u, axis, ndim, width), axis, 2 * width)
+
+
+def _of_cell(axis: int) -> Callable:
+    """What a flux reads of a cell: primitives, conserved densities, their exact flux and the fastest signal."""
 
     def of_cell(w: Primitive, given) -> tuple[Primitive, Conserved, Conserved, Array]:
         gamma, _ = given
         q = conserved(w, gamma)
         return w, q, exact_flux(w, q, axis), jnp.abs(w.velocity[axis]) + sound_speed(w, gamma)
 
-    def at_rest(around, given) -> list[Primitive]:
-        cells = [cell for cell, *_ in around]
-        return cells if given[1] is None else _without_rises(cells, given[1])
+    return of_cell
 
-    def of_cells_at_rest(part):
-        return lambda found, around, given: part(found, at_rest(around, given), given[0])
 
-    def limited_states(found, cells, gamma) -> tuple[Primitive, Primitive]:
-        left, right = to_faces(found, cells, gamma)
-        return stored((limit_state(left, cells[width - 1]), limit_state(right, cells[width])))
+def _at_rest(around, given) -> list[Primitive]:
+    """Primitives of the cells around each face without the hydrostatic part of the pressure."""
+    cells = [cell for cell, *_ in around]
+    return cells if given[1] is None else _without_rises(cells, given[1])
+
+
+def _of_cells_at_rest(part: Callable) -> Callable:
+    return lambda found, around, given: part(found, _at_rest(around, given), given[0])
+
+
+def _limited_states(sides: tuple[Primitive, Primitive], cells: list[Primitive]) -> tuple[Primitive, Primitive]:
+    """Values on both sides of each face drawn to those of their cells as far as they must be."""
+    below = len(cells) // 2 - 1
+    return limit_state(sides[0], cells[below]), limit_state(sides[1], cells[below + 1])
+
+
+def _upwind_parts(axis: int, scheme: GasScheme) -> list[Callable]:
+    """The parts from values on both sides of each face to the flux that is then limited."""
 
     def upwind(sides, _, given) -> Conserved:
         left, right = sides
@@ -117,17 +171,15 @@ def _flux_parts(axis: int, ndim: int, scheme: GasScheme) -> tuple[Callable, list
     def curved(flux, around, given) -> Conserved:
         return jax.tree.map(jnp.add, flux, _curvature([flux for _, _, flux, _ in around], axis, given[1]))
 
-    def limited(flux, around, given) -> Conserved:
-        cells, states, fluxes, speeds = map(list, zip(*around, strict=True))
-        resting = at_rest(around, given)
-        below, above = ((states[k], _lifted(fluxes[k], axis, resting[k], cells[k])) for k in (width - 1, width))
-        return stored(limit_flux(flux, below, above, jnp.maximum(speeds[width - 1], speeds[width])))
+    return [upwind, curved] if scheme.reach else [upwind]
 
-    *before, to_faces = _face_states(axis, scheme)
-    states = map(of_cells_at_rest, (*before, limited_states))
-    parts = [*states, upwind, *([curved] if scheme.reach else []), limited]
-    windows = Windows(lambda u: pad_only(u, axis, ndim, width), axis, 2 * width)
-    return of_cell, parts, windows
+
+def _cells_at_face(around, given, axis: int) -> tuple[tuple, tuple, Array]:
+    """Densities and exact fluxes of the cell below and of the one above each face, and the faster signal of the two."""
+    cells, states, fluxes, speeds = map(list, zip(*around, strict=True))
+    resting, above = _at_rest(around, given), len(cells) // 2
+    ends = [(states[k], _lifted(fluxes[k], axis, resting[k], cells[k])) for k in (above - 1, above)]
+    return ends[0], ends[1], jnp.maximum(speeds[above - 1], speeds[above])
 
 
 def _without_rises(cells: list[Primitive], rises: Sequence[Array]) -> list[Primitive]:

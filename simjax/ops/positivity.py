@@ -1,5 +1,7 @@
 """Keeping density and pressure positive: face values drawn to their cell, fluxes mixed with a first-order one."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -8,25 +10,31 @@ from simjax.ops.riemann import Conserved, Primitive, mean_and_jump, squared_norm
 from simjax.stencil.materialise import formed_once
 
 MARGIN = 0.1
-"""Face values, and what a flux leaves of half a cell, stay above this part of the cell's, or of the first-order value.
+"""Face values, and what a flux leaves of half a cell, stay above this part of the cell's own value, or of the
+first-order one if that is less.
 
 Less would be a little more exact in strong blasts (`docs/gas.md`), but loses gas whose speeds rise within a step.
 """
 
 
-def _share(kept: Array, value: Array) -> Array:
-    """The largest share s <= 1 with kept + s (value - kept) >= MARGIN kept."""
-    low = MARGIN * kept
-    beyond = value < low
-    return jnp.where(beyond, (kept - low) / jnp.where(beyond, kept - value, 1), 1)
+def _share(kept: Array, value: Array, least: Array) -> Array:
+    """The largest share s <= 1 with kept + s (value - kept) >= least, which is below `kept`."""
+    beyond = value < least
+    return jnp.where(beyond, (kept - least) / jnp.where(beyond, kept - value, 1), 1)
 
 
-def limit_state(face: Primitive, cell: Primitive) -> Primitive:
-    """`face` drawn to its cell's values until density and pressure are positive.
+def state_share(face: Primitive, cell: Primitive) -> Array:
+    """The largest share <= 1 of what `face` differs by from its cell that leaves density and pressure positive.
 
     Zhang and Shu (2010), J. Comput. Phys. 229, 8918, in primitive variables, where both conditions are linear.
     """
-    share = formed_once(jnp.minimum(_share(cell.density, face.density), _share(cell.pressure, face.pressure)))
+    pairs = (cell.density, face.density), (cell.pressure, face.pressure)
+    return formed_once(jnp.minimum(*(_share(own, value, MARGIN * own) for own, value in pairs)))
+
+
+def limit_state(face: Primitive, cell: Primitive) -> Primitive:
+    """`face` drawn to its cell's values until density and pressure are positive (`state_share`)."""
+    share = state_share(face, cell)
 
     def draw(value, kept):
         return jnp.where(share < 1, kept + share * (value - kept), value)
@@ -43,7 +51,15 @@ def _inner_energy(q: Conserved) -> Array:
 def limit_flux(
     flux: Conserved, below: tuple[Conserved, Conserved], above: tuple[Conserved, Conserved], speed: Array
 ) -> Conserved:
-    """`flux` mixed with the Rusanov flux of the cells' own values as far as positivity asks.
+    """`flux` mixed with the Rusanov flux of the cells' own values as far as positivity asks (`flux_share`)."""
+    first = formed_once(mean_and_jump(below[1], above[1], below[0], above[0], speed))
+    return _mix(first, flux, flux_share(flux, below, above, speed))
+
+
+def flux_share(
+    flux: Conserved, below: tuple[Conserved, Conserved], above: tuple[Conserved, Conserved], speed: Array
+) -> Array:
+    """The largest share <= 1 of `flux` in a mean with Rusanov's that leaves both cells positive.
 
     `below` and `above` are (conserved densities q, their exact flux f) of the two cells at a face, `speed` the larger
     |u| + c of the two. A forward Euler step takes a cell to the weighted mean, over its faces, of q -+ 2 dt / (w h)
@@ -52,20 +68,25 @@ def limit_flux(
     the cell that another face fills, and strong rarefactions would be smeared by the first-order flux without need.
 
     For the Rusanov flux, up to Courant number 1/2 of sum((|u| + c) / h), where 2 dt / (w h) = 1 / speed, the state is
-    the same for both cells and positive: the mean of q + f / speed below and q - f / speed above. Density first, then
+    the same for both cells and positive: the mean of q + f / speed below and q - f / speed above. What is asked of a
+    state is a part of the cell's own value where that is less than the first-order one: beside a heavy gas the mean is
+    no measure of a light one, and a contact at rest, which no flux changes, must stay. Density first, then
     pressure, which is concave. Hu, Adams and Shu (2013), J. Comput. Phys. 242, 169; Zhang and Shu (2010), J. Comput.
     Phys. 229, 8918.
     """
-    first = formed_once(mean_and_jump(below[1], above[1], below[0], above[0], speed))
     pace = 1 / speed
     middle = mean_and_jump(below[0], above[0], below[1], above[1], pace)
-    excess = jax.tree.map(lambda high, low: pace * (high - low), flux, first)
-    ends = [jax.tree.map(change, middle, excess) for change in (jnp.subtract, jnp.add)]
-    share = formed_once(jnp.minimum(*(_share(middle.density, end.density) for end in ends)))
-    inner = _inner_energy(middle)
-    mixed = [_inner_energy(_mix(middle, end, share)) for end in ends]
-    share = formed_once(share * jnp.minimum(*(_share(inner, energy) for energy in mixed)))
-    return _mix(first, flux, share)
+    # Not formed from the mean, of which a light gas beside a heavy one would be a difference and so be lost.
+    lower = jax.tree.map(lambda q, f, g: q + pace * (f - g), *below, flux)
+    upper = jax.tree.map(lambda q, f, g: q + pace * (g - f), *above, flux)
+    ends = (lower, below[0]), (upper, above[0])
+
+    def shares(of: Callable[[Conserved], Array], ends) -> Array:
+        kept = of(middle)
+        return jnp.minimum(*(_share(kept, of(end), MARGIN * jnp.minimum(kept, of(own))) for end, own in ends))
+
+    share = formed_once(shares(lambda q: q.density, ends))
+    return formed_once(share * shares(_inner_energy, [(_mix(middle, end, share), own) for end, own in ends]))
 
 
 def _mix(low: Conserved, high: Conserved, share: Array) -> Conserved:

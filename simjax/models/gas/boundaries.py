@@ -15,6 +15,7 @@ from simjax.core.boundary import (
     Neumann,
     NoSlipWall,
     Outflow,
+    Periodic,
     PositiveDirichlet,
     Side,
     SlipWall,
@@ -40,9 +41,13 @@ side("slip", groups=GAS_SIDES, about="no friction; nothing passes, nor does heat
 class GasSide(Side):
     """A side that prescribes more of a gas than its velocity; all that it leaves open has no slope."""
 
-    def heat(self, gas_constant: float | Array) -> Boundary:
-        """The condition on p / rho."""
+    def heat(self) -> Boundary:
+        """The condition on p / rho as it is carried."""
         return Neumann(0.0)
+
+    def conducted(self, gas_constant: float | Array) -> Boundary | None:
+        """The condition on p / rho as it is conducted; None: as it is carried."""
+        return None
 
     def density_boundary(self) -> Boundary:
         """The condition on density."""
@@ -79,9 +84,9 @@ class GasWall(GasSide):
     velocity: tuple[Value, ...] | None = None
     temperature: Value | None = None
 
-    def heat(self, gas_constant):
+    def conducted(self, gas_constant):
         if self.temperature is None:
-            return Neumann(0.0)
+            return None
         return PositiveDirichlet(Computed(jnp.multiply, (self.temperature, gas_constant)))
 
     def velocity_boundary(self, component, axis):
@@ -110,7 +115,7 @@ class GasInflow(GasSide):
     velocity: tuple[Value, ...] | None = None
     scalars: tuple[Value, ...] | None = None
 
-    def heat(self, gas_constant):
+    def heat(self):
         return Ghosts(Computed(jnp.divide, (self.pressure, self.density)))
 
     def density_boundary(self):
@@ -151,9 +156,13 @@ class GasOutflow(GasSide):
 
 
 class GasLayouts(NamedTuple):
-    """Layouts of heat p / rho, of each velocity component, of pressure, and of each scalar: what fluxes read."""
+    """Layouts of heat p / rho, of each velocity component, of pressure, and of each scalar: what fluxes read.
+
+    conducted: of heat as it is conducted; None where no wall has a temperature, so that it is as it is carried.
+    """
 
     heat: FieldLayout
+    conducted: FieldLayout | None
     velocity: tuple[FieldLayout, ...]
     pressure: FieldLayout
     scalars: tuple[FieldLayout, ...]
@@ -168,8 +177,10 @@ def gas_layouts(sides: Sides, scalars: int, gas_constant: float | Array) -> GasL
                     f"boundaries.{AXES[axis]}: scalars of {len(given)} value(s) where {scalars} were expected; "
                     "write one per scalar of the gas."
                 )
+    warm = any(isinstance(s, GasSide) and s.conducted(gas_constant) is not None for pair in sides for s in pair)
     return GasLayouts(
-        _layout(sides, lambda side: side.heat(gas_constant), "m2 s-2"),
+        _layout(sides, lambda side: side.heat(), "m2 s-2"),
+        _layout(sides, lambda side: side.conducted(gas_constant) or side.heat(), "m2 s-2") if warm else None,
         tuple(
             center_layout(
                 [[s.velocity_boundary(i, axis) for s in pair] for axis, pair in enumerate(sides)], VELOCITY.units
@@ -182,11 +193,23 @@ def gas_layouts(sides: Sides, scalars: int, gas_constant: float | Array) -> GasL
 
 
 def density_layout(sides: Sides) -> FieldLayout:
-    """The layout of density for readers of the fields, such as closures; fluxes take heat.
-
-    Beside a wall of given temperature, where density follows from pressure and heat, it has no slope here.
-    """
+    """The layout of density for readers of the fields, such as closures; fluxes take heat."""
     return _layout(sides, lambda side: side.density_boundary(), DENSITY.units)
+
+
+def gravity_layout(pressure: FieldLayout) -> FieldLayout:
+    """The layout of gravity along an axis, of a gas whose pressure has the given one.
+
+    Beyond a wall it is mirrored, as is everything else. Beyond a side with a pressure of its own there is none: the
+    state is the same everywhere there, and it is that at the side, up to which half a cell lies.
+    """
+
+    def beyond(boundary: Boundary) -> Boundary:
+        if isinstance(boundary, Periodic):
+            return boundary
+        return Ghosts(0.0) if isinstance(boundary, Ghosts) else Dirichlet(0.0)
+
+    return center_layout([tuple(map(beyond, pair)) for pair in pressure.boundaries])
 
 
 def plain_layout(sides: Sides) -> FieldLayout:

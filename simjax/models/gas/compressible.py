@@ -11,11 +11,11 @@ import jax.numpy as jnp
 from jax import Array
 
 from simjax.arguments import require_at_least
-from simjax.core.boundary import Dirichlet, FieldLayout, Periodic, Side, center_layout
+from simjax.core.boundary import FieldLayout, Side
 from simjax.core.domain import Domain
-from simjax.core.model import ExplicitModel, Measure, Output
+from simjax.core.model import ExplicitModel, Output
 from simjax.grid import AXES, CENTER
-from simjax.models.axisymmetric_grid import dimensions, directions, ring_volumes, tapers_of
+from simjax.models.axisymmetric_grid import directions, ring_volumes, tapers_of
 from simjax.models.declaration import model
 from simjax.models.gas import axisymmetric_gas, gas_gravity
 from simjax.models.gas.boundaries import (
@@ -27,11 +27,12 @@ from simjax.models.gas.boundaries import (
     GasLayouts,
     density_layout,
     gas_layouts,
+    gravity_layout,
     plain_layout,
 )
 from simjax.models.gas.gas_balances import GasBalances, balanced_names
 from simjax.models.gas.gas_checks import check, conserved_quantities
-from simjax.models.measures import times_volume
+from simjax.models.gas.gas_diagnostics import at_floor, limited_faces, measures_of
 from simjax.models.sides import check_sides
 from simjax.models.stretching import require_widths
 from simjax.ops import gas, riemann, scalar_fluxes
@@ -223,25 +224,32 @@ class Compressible(GasBalances, ExplicitModel):
     # ------------------------------------------------------------------ tendency
 
     def rhs(self, t, state, params):
-        fields, layouts, walled = self._read(state, params)
+        fields, layouts, walled = self.read(state, params)
         rings = tapers_of(self.domain, self.plain, state.density)
         layouts = (*layouts, (self.plain,) * len(rings))
 
-        def tendency(heat, velocity, pressure, scalars, pulls, rings, spacing):
-            padded = Primitive(pressure / heat, velocity, pressure, scalars)
-            return self._tendency(padded, heat, dict(zip(walled, pulls, strict=True)), rings, params, spacing)
+        def tendency(heat, velocity, pressure, scalars, pulls, conducted, rings, spacing):
+            padded, conducted = Primitive(pressure / heat, velocity, pressure, scalars), (*conducted, heat)[0]
+            return self._tendency(padded, conducted, dict(zip(walled, pulls, strict=True)), rings, params, spacing)
 
         slope = self.domain.apply_spaced(tendency, (*fields, rings), layouts, self.width, t)
         return State(slope.density, slope.momentum, slope.energy, slope.scalars)
 
-    def _read(self, state, params) -> tuple[tuple, tuple, tuple[int, ...]]:
-        """The fields that the tendency reads, their layouts, and the axes along which gravity pulls at walls."""
+    def read(self, state, params) -> tuple[tuple, tuple, tuple[int, ...]]:
+        """The fields that the tendency reads, their layouts, and the axes along which gravity pulls at walls.
+
+        Fields: p / rho, velocity, pressure, scalars, gravity along those axes, and p / rho once more as it is conducted
+        where walls have a temperature: a wall of another density than the gas beside it would let mass pass.
+        """
         w = riemann.primitive(_conserved(state), params.gamma)
         walled = tuple(axis for axis in self.gravity_axes if not self._is_periodic(axis))
         pulls = tuple(jnp.broadcast_to(self._gravity(params, axis), state.density.shape) for axis in walled)
-        # Temperature, not density, is what a wall prescribes; R cancels.
-        fields = (w.pressure / w.density, w.velocity, w.pressure, w.scalars, pulls)
-        return fields, (*self.layouts, tuple(self._pull_layout(axis) for axis in walled)), walled
+        heat, layouts = w.pressure / w.density, self.layouts
+        warm = layouts.conducted if self._transport(params) != (None, None) else None
+        fields = (heat, w.velocity, w.pressure, w.scalars, pulls, () if warm is None else (heat,))
+        pulling = (gravity_layout(self.layouts.pressure),) * len(walled)
+        kinds = (layouts.heat, layouts.velocity, layouts.pressure, layouts.scalars)
+        return fields, (*kinds, pulling, () if warm is None else (warm,)), walled
 
     def _gravity(self, params: Params, axis: int) -> Array:
         assert params.gravity is not None, "gravity_axes need Params.gravity"
@@ -249,12 +257,6 @@ class Compressible(GasBalances, ExplicitModel):
 
     def _is_periodic(self, axis: int) -> bool:
         return self.layouts.pressure.is_periodic(axis)
-
-    def _pull_layout(self, axis: int) -> FieldLayout:
-        """Beyond a wall gravity is mirrored, as is everything else."""
-        ndim = self.domain.grid.ndim
-        wraps = [self._is_periodic(k) for k in range(ndim)]
-        return center_layout([(Periodic(),) * 2 if wrap else (Dirichlet(0.0),) * 2 for wrap in wraps])
 
     def _tendency(
         self,
@@ -265,7 +267,7 @@ class Compressible(GasBalances, ExplicitModel):
         params: Params,
         spacing: Sequence[Spacing],
     ) -> Conserved:
-        """The tendency on the interior of a padded block; `heat` is p / rho, `rings` the tapers if cells are rings.
+        """The tendency on the interior of a padded block; `heat` is that which is conducted, `rings` the tapers if any.
 
         Axes are added before anything is divided by the mean spacing of the first: in a sum of products compilers leave
         one product unrounded, and a flow that is symmetric about the diagonal would not stay so to the last bit.
@@ -308,20 +310,27 @@ class Compressible(GasBalances, ExplicitModel):
 
         Widths are those of the n cells over the mean one along the first axis.
         """
-        width, ndim, rises = self.width, len(spacing), None
-        if axis in self.gravity_axes:
-            distances = between_centers(along(spacing[axis], axis, ndim, width), axis)
-            pull = self._gravity(params, axis) if pull is None else pad_only(pull, axis, ndim, width)
-            density = pad_only(padded.density, axis, ndim, width)
-            rises = gas.hydrostatic_rises(density, pull, axis, ndim, distances, width)
-        flux = gas.convective_flux(padded, axis, ndim, params.gamma, self.scheme, rises)
+        rises = self.rises(padded, axis, pull, params, spacing)
+        flux = gas.convective_flux(padded, axis, len(spacing), params.gamma, self.scheme, rises)
         mass = flux.density
         viscosity, per_heat = self._transport(params)
         if viscosity is not None and per_heat is not None:
-            drag = viscous_flux(padded.velocity, heat, axis, spacing, width, viscosity, per_heat)
+            drag = viscous_flux(padded.velocity, heat, axis, spacing, self.width, viscosity, per_heat)
             momentum = tuple(map(jnp.add, flux.momentum, drag.momentum))
             flux = flux._replace(momentum=momentum, energy=flux.energy + drag.energy)
         return flux, mass, rises, self._stretch(axis, spacing)
+
+    def rises(
+        self, padded: Primitive, axis: int, pull: Array | None, params: Params, spacing: Sequence[Spacing]
+    ) -> list[Array] | None:
+        """Hydrostatic differences of pressure between the cells around each face; None where gravity does not act."""
+        if axis not in self.gravity_axes:
+            return None
+        width, ndim = self.width, len(spacing)
+        distances = between_centers(along(spacing[axis], axis, ndim, width), axis)
+        pull = self._gravity(params, axis) if pull is None else pad_only(pull, axis, ndim, width)
+        density = pad_only(padded.density, axis, ndim, width)
+        return gas.hydrostatic_rises(density, pull, axis, ndim, distances, width)
 
     def _stretch(self, axis: int, spacing: Sequence[Spacing]) -> Spacing:
         """Widths of the n cells along an axis over the mean one along the first axis."""
@@ -389,7 +398,8 @@ class Compressible(GasBalances, ExplicitModel):
     # ------------------------------------------------------------------ what is seen of it
 
     def diagnostics(self, t, state, params):
-        """Totals of mass, momentum and energy (integrals); the largest |u| / c; least density and pressure."""
+        """Totals of mass, momentum and energy (integrals); the largest |u| / c; least density and pressure;
+        the number of faces where the limiter that keeps these positive acts."""
         domain = self.domain
         w = riemann.primitive(_conserved(state), params.gamma)
         mach = riemann.mach_number(w, params.gamma)
@@ -409,34 +419,13 @@ class Compressible(GasBalances, ExplicitModel):
         result["max_mach"] = domain.max(mach)
         result["minimum_density"] = domain.min(state.density)
         result["minimum_pressure"] = domain.min(w.pressure)
+        result["limited_faces"] = limited_faces(self, t, state, params)
         if params.density_floor is not None or params.pressure_floor is not None:
-            result["cells_at_floor"] = domain.sum(self._at_floor(w, params).astype(w.density.dtype))
+            result["cells_at_floor"] = domain.sum(at_floor(w, params).astype(w.density.dtype))
         return result
 
     def measures(self):
-        ndim = dimensions(self.domain.grid)
-        momentum = {1: "kg m-1 s-1", 2: "kg s-1", 3: "kg m s-1"}[ndim]
-        return {
-            "mass": Measure(times_volume("kg", ndim), "total mass"),
-            **{
-                f"momentum_{axis}": Measure(momentum, f"total {name}momentum")
-                for axis, name in zip(AXES, directions(self.domain.grid), strict=False)
-            },
-            "energy": Measure(times_volume("J", ndim), "total energy"),
-            **{f"scalar_{k}": Measure(times_volume("kg", ndim), f"total of scalar {k}") for k in range(self.scalars)},
-            "max_mach": Measure("1", "largest Mach number"),
-            "minimum_density": Measure("kg m-3", "minimum density"),
-            "minimum_pressure": Measure("Pa", "minimum pressure"),
-            "cells_at_floor": Measure("1", "cells at a floor"),
-        }
-
-    def _at_floor(self, w: Primitive, params: Params) -> Array:
-        """Truth values: cells whose density or pressure is at its floor, but for rounding."""
-        near = 1 + 1e-3
-        result = jnp.zeros(w.density.shape, bool)
-        for value, floor in ((w.density, params.density_floor), (w.pressure, params.pressure_floor)):
-            result = result if floor is None else result | (value <= near * floor)
-        return result
+        return measures_of(self.domain.grid, self.scalars)
 
     def component_layouts(self):
         fields = {

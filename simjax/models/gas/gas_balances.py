@@ -23,20 +23,20 @@ class GasBalances(Balanced):
     """Balances of a gas, whose class has the fluxes and what gravity adds; beside `models.gas.compressible`."""
 
     def passing(self: Any, t, state, params, axis, side):
-        fields, layouts, walled = self._read(state, params)
+        fields, layouts, walled = self.read(state, params)
 
-        def flux(heat, velocity, pressure, scalars, pulls, spacing):
-            padded = Primitive(pressure / heat, velocity, pressure, scalars)
+        def flux(heat, velocity, pressure, scalars, pulls, conducted, spacing):
+            padded, conducted = Primitive(pressure / heat, velocity, pressure, scalars), (*conducted, heat)[0]
             pull = dict(zip(walled, pulls, strict=True)).get(axis)
-            return self._axis_flux(padded, heat, axis, pull, params, spacing)[0]
+            return self._axis_flux(padded, conducted, axis, pull, params, spacing)[0]
 
         found = at_side(self.domain, flux, fields, layouts, self.width, axis, side, t)
         widths = self._widths(state.density.dtype)
         return self._named(jax.tree.map(lambda f: through_side(self.domain, f, widths, axis, side), found))
 
     def made(self: Any, t, state, params):
-        fields, layouts, walled = self._read(state, params)
-        widths, (_, _, pressure, _, _) = self._widths(state.density.dtype), fields
+        fields, layouts, walled = self.read(state, params)
+        widths, (_, _, pressure, *_) = self._widths(state.density.dtype), fields
         rates = {}
         if self.domain.grid.axisymmetric:
             # The sides of a ring push outwards.
@@ -44,7 +44,7 @@ class GasBalances(Balanced):
         if not self.gravity_axes:
             return {MADE: rates}
 
-        def fallen(heat, velocity, pressure, scalars, pulls, spacing):
+        def fallen(heat, velocity, pressure, scalars, pulls, _, spacing):
             padded = Primitive(pressure / heat, velocity, pressure, scalars)
             inner = jnp.zeros_like(shift(pressure, self.domain.grid.ndim, width=self.width))
             added = Conserved(inner, (inner,) * len(velocity), inner, (inner,) * len(scalars))

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from simjax.core.boundary import FieldLayout, Periodic
+from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Measure, Output, SemiImplicitModel
 from simjax.grid import LOWER
@@ -171,12 +171,12 @@ class SemiImplicitScalar(ConservedScalar, SemiImplicitModel):
     def implicit_solve(self, t, dt, right, params, prepared):
         kappa, operator, hierarchy = prepared
         right = right.concentration
-        if any(not isinstance(boundary, Periodic) for pair in self.layout.boundaries for boundary in pair):
-            # What walls give: the diffusion of nothing.
-            right = right + dt * self._diffusion(t, jnp.zeros_like(right), kappa)
-        right = scaled(right, self.volumes(right.dtype))
-        solved = solve_elliptic(operator, hierarchy, right / dt, 1 / dt, tolerance=self.tolerance)
-        return State(solved.solution)
+        # Solved for the change alone, which is rounded by a part of itself and keeps the total: with the whole scalar
+        # solved for, the same part of that is lost in every step.
+        rate = scaled(self._diffusion(t, right, kappa), self.volumes(right.dtype))
+        size = jnp.sqrt(self.domain.dot(right, right)) / dt
+        solved = solve_elliptic(operator, hierarchy, rate, 1 / dt, tolerance=self.tolerance, scale=size)
+        return State(right + solved.solution)
 
     def passing_implicitly(self, t, state, params, axis, side):
         c, ndim, reach = state.concentration, self.domain.grid.ndim, self.advection.reach

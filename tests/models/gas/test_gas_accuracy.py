@@ -26,9 +26,10 @@ def test_staying_positive_costs_no_exactness(problem, end):
     exact = problem.sample(np.asarray(centers(model)[0]), end)
     plain = plain_gas.solve(problem, cells, end)
     for u, v, wanted in zip(found, plain, exact, strict=True):
-        # The same slopes, fluxes and stages; the limiter acts on a few faces of the blast's first steps, which costs up
-        # to 9 % (a condition that counts a cell's own flux as a loss: 15 %, and 150 % of the rarefactions' density).
-        assert float(np.abs(u - wanted).mean()) < 1.1 * float(np.abs(v - wanted).mean())
+        # The same slopes, fluxes and stages, and no face at which a limiter acts for long: one that asked for a part of
+        # the mean with a heavier gas cost 9 % in the blast's first steps, one that counts a cell's own flux as a loss
+        # 15 %, and 150 % of the rarefactions' density.
+        assert float(np.abs(u - wanted).mean()) < 1.01 * float(np.abs(v - wanted).mean())
 
 
 @pytest.mark.slow
