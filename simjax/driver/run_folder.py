@@ -23,6 +23,7 @@ from simjax.driver.build import Plan
 from simjax.driver.call_length import CallLength
 from simjax.driver.closing import judged, write_reports
 from simjax.driver.compile_cache import cache_notes, compilations
+from simjax.driver.displayed_numbers import DisplayedNumbers
 from simjax.driver.environment import version_notes
 from simjax.driver.frame_files import dataset_of, file_attributes, on_host, open_writer
 from simjax.driver.goodput import OUTPUT, GoodputLog, account
@@ -30,7 +31,7 @@ from simjax.driver.instrument_output import InstrumentOutput
 from simjax.driver.judged_triggers import EventFiles, Triggers
 from simjax.driver.member_statistics import Statistics, reduced
 from simjax.driver.programs_of_instruments import CompiledInstruments
-from simjax.driver.programs_of_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
+from simjax.driver.programs_of_run import CompiledRun
 from simjax.driver.progress import Progress
 from simjax.driver.provenance import Part, Run, description, require_frames
 from simjax.driver.run_scene import scene_of
@@ -41,7 +42,6 @@ from simjax.io.files import open_in_run
 from simjax.io.formats import output_formats
 from simjax.io.frame_layout import NO_NUMBERS, written_times
 from simjax.io.instrument_files import FOLDER
-from simjax.models.measures import in_order
 from simjax.parallel import whole
 from simjax.processes import processes
 from simjax.schema.config import Config
@@ -136,7 +136,7 @@ class RunFolder:
         self.statistics = StatisticsOutput(folder, instruments.statistics, file_attributes(config, run.id), known)
         self.events = EventFiles(folder, programs, plan, run.id, keep_until_step, (counted or {}).get("events", {}))
         self._metrics: TextIO | None = None
-        self._first_energy: float | None = None
+        self._shown = DisplayedNumbers(programs.measures)
         self._log: TextIO | None = None
         self._unlogged: list[str] = []
         if keep_until_step is None:
@@ -274,18 +274,6 @@ class RunFolder:
             # Of an ensemble, the least favourable member that is still going.
             worst = {name: float(np.nanmax(d)) for name, d in self.latest.items() if not np.all(np.isnan(d))}
             self.display.update(frame.time, frame.step, pace.rate, self._shown(worst))
-
-    def _shown(self, diagnostics: Mapping[str, float]) -> Mapping[str, float]:
-        """The latest diagnostics in the form that the progress display shows: of particles those of their family."""
-        if isinstance(self.programs, CompiledFieldRun):
-            return in_order(diagnostics, self.programs.measures)
-        assert isinstance(self.programs, CompiledParticleRun)
-        energy, kinetic = diagnostics.get("energy", math.nan), diagnostics.get("kinetic_energy", 0.0)
-        if self._first_energy is None:
-            self._first_energy = energy
-        drift = (energy - self._first_energy) / kinetic if kinetic > 0 else 0.0
-        known = {**diagnostics, "energy_drift": drift}
-        return {name: known.get(name, math.nan) for name in self.programs.family.shown}
 
     def _log_metrics(self, frame: _Frame) -> None:
         line: dict[str, Any] = {"time": float(written_times(frame.time)[0]), "step": frame.step}

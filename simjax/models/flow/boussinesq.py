@@ -22,6 +22,7 @@ from simjax.models.flow.momentum import EDDY_VISCOSITY, momentum_params
 from simjax.models.flow.several_scalars import SCALARS, SeveralScalars, check_scalars, one_per_scalar, scalar_params
 from simjax.models.flow.solid_scalars import SolidSurface
 from simjax.models.flow.solid_setup import SOLID, SOLID_VELOCITY, surface_fields
+from simjax.models.fluid_outputs import RANK_OF_TEMPERATURE
 from simjax.models.scalar.conserved_scalar import Source
 from simjax.ops import staggered, transport
 from simjax.ops.axisymmetric import RADIAL
@@ -118,6 +119,7 @@ class Boussinesq(SeveralScalars):
         )
 
     carried = "temperature"
+    rank = RANK_OF_TEMPERATURE
     units = "K"
 
     def __init__(

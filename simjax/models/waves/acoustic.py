@@ -12,10 +12,11 @@ from jax.sharding import PartitionSpec
 from simjax.arguments import require_at_least, require_one_of
 from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
-from simjax.core.model import Measure, Output, SplitModel
+from simjax.core.model import Measure, SplitModel
 from simjax.grid import AXES, CENTER, FACE, LOWER, UPPER
-from simjax.models.axisymmetric import dimensions, directions, lower_radii, radii, ring_volumes, tapers_of
+from simjax.models.axisymmetric import dimensions, lower_radii, radii, ring_volumes, tapers_of
 from simjax.models.declaration import model
+from simjax.models.fluid_outputs import pressure_output, velocity_outputs
 from simjax.models.measures import times_volume
 from simjax.models.sides import check_sides, velocity_layouts
 from simjax.models.waves import axisymmetric_waves
@@ -455,11 +456,9 @@ class Acoustic(Layered, SplitModel, WaveEnergy):
         return {what: jnp.broadcast_to(where, self.domain.block_shape) for what, where in found.items()}
 
     def outputs(self):
-        velocity = tuple(
-            Output(f"velocity_{a}", layout.offset, layout.units, f"{name}velocity", vector="velocity", component=i)
-            for i, (a, name, layout) in enumerate(zip(AXES, directions(self.domain.grid), self.layouts, strict=False))
-        )
-        return (Output("pressure", self.pressure_layout.offset, "Pa", "acoustic pressure"), *velocity)
+        offsets = [layout.offset for layout in self.layouts]
+        pressure = pressure_output(self.pressure_layout.offset, "Pa", "acoustic pressure")
+        return (pressure, *velocity_outputs(self.domain.grid, offsets, self.layouts[0].units))
 
     def observe(self, t, state, params) -> dict[str, Array]:
         now = self.velocity(t, state, params, self.prepare(params))
