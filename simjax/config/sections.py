@@ -149,7 +149,7 @@ def read_wall(path: str, value: Any, axis_path: str, context: Context) -> SideSp
         values = read_wall_key(path, kind, key, given, context)
         if values is None:
             continue
-        if key.name == "velocity" and known[kind].tight:
+        if key.vector and known[kind].tight:  # the velocity of the side
             is_tight(path, values, given.get(key.name), axis_path, context)
         fields[key.name] = values
     single = tuple(key.name for key in keys if not (key.vector or key.free))

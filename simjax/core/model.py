@@ -11,11 +11,31 @@ import jax.numpy as jnp
 
 from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
+from simjax.core.measure_checks import MeasureCheck
 from simjax.core.white_noise import WhiteNoise
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.notebook import box_picture, card
 from simjax.schema.model_schema import ModelSchema
+
+PALETTES = (
+    "diverging",
+    "algae",
+    "amp",
+    "deep",
+    "dense",
+    "gray",
+    "haline",
+    "ice",
+    "matter",
+    "rain",
+    "solar",
+    "speed",
+    "tempo",
+    "thermal",
+    "turbid",
+)
+"""Colour maps of pictures: one symmetric about zero, and those of cmocean that run from one end to the other."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +44,14 @@ class Output:
 
     offset: place in the cell in units of the spacing, 0.5 at its centre and 0 on its lower face. units, long_name,
     standard_name: as CF has them. vector, component: the vector that it is a component of, and which.
+
+    How pictures have it; of a component it says how they have the magnitude of its vector. palette: one of `PALETTES`;
+    "diverging" is symmetric about zero once a value is negative, "" follows from the values. rank: what has the lowest
+    is drawn first. singular: it may grow without bounds at sides, as a vorticity does at the corners of a lid, so that
+    colours follow the values off them.
+
+    Raises:
+        ConfigurationError: there is no such palette.
 
     Examples:
         >>> model = sj.Incompressible(sj.Domain(sj.Grid((16, 16))), [(sj.PeriodicSide(), sj.PeriodicSide())] * 2)
@@ -38,13 +66,26 @@ class Output:
     standard_name: str = ""
     vector: str = ""
     component: int = -1
+    palette: str = ""
+    rank: int = 1
+    singular: bool = False
+
+    def __post_init__(self):
+        if self.palette and self.palette not in PALETTES:
+            raise ConfigurationError(
+                f"output {self.name!r} has the palette {self.palette!r}; expected one of {', '.join(PALETTES)}, or '' "
+                "for one that follows from the values."
+            )
 
 
 @dataclass(frozen=True)
 class Measure:
     """The description of a number recorded at every output time: its units and its meaning in words.
 
-    units: as UDUNITS writes them, "1" for a plain number. long_name: what reports and axes of pictures say.
+    units: as UDUNITS writes them, "1" for a plain number. long_name: what reports and axes of pictures say. shown: its
+    label in the progress line. Where some have one, the line has these alone, beside those of the time steps, and the
+    report draws them first. check: what must hold of it in every run, `Conserved` or `Falling`, which the report tells;
+    what holds in some configurations is said by `conserved` and `falling` of `sj.model`.
 
     Examples:
         >>> sj.Measure("m2 s-2", "mean kinetic energy").units
@@ -53,6 +94,8 @@ class Measure:
 
     units: str = "1"
     long_name: str = ""
+    shown: str = ""
+    check: MeasureCheck | None = None
 
 
 class Rounding(NamedTuple):

@@ -124,7 +124,7 @@ def diagnostic_variables(
     names: Sequence[str],
     leading: tuple[str, ...],
     parameters: Iterable[str],
-    about: Mapping[str, Mapping[str, str]] | None = None,
+    about: Mapping[str, Mapping[str, object]] | None = None,
 ) -> list[Variable]:
     """Numbers recorded at every output time; about: attributes of each, such as units."""
     common = coordinates_attribute(parameters)
@@ -141,7 +141,7 @@ def member_coordinate(members: int | None, numbers: Sequence[int] | None = None)
     return [Variable("member", ("member",), np.dtype("i4"), attributes, counted.astype("i4"))]
 
 
-def parameter_variable(name: str, value, members: int | None, about: Mapping[str, str] | None = None) -> Variable:
+def parameter_variable(name: str, value, members: int | None, about: Mapping[str, object] | None = None) -> Variable:
     """A number, or one per member; about: its attributes, such as units."""
     values = np.asarray(value, dtype="f8")
     if values.shape not in ((), (members,)):

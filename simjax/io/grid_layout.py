@@ -30,6 +30,9 @@ LAYOUT = "simjax grid/1"
 BOUNDS = "bounds"
 SYMBOL = "symbol"
 """The attribute with the letter of a coordinate, where it is another than its name."""
+PALETTE, RANK, SINGULAR = "palette", "rank", "singular"
+"""Attributes that say how pictures have a variable, as `core.model.Output` has them; the last is 1 where it is so. Of a
+number over time the second says which are drawn first."""
 
 
 def build_layout(
@@ -44,7 +47,7 @@ def build_layout(
     dtype,
     rounding_bits: int | None,
     periodic: Sequence[bool] | None = None,
-    about: Mapping[str, Mapping[str, str]] | None = None,
+    about: Mapping[str, Mapping[str, object]] | None = None,
     member_numbers: Sequence[int] | None = None,
     statistics: Statistics = NO_STATISTICS,
     reduced: Sequence[Output] = (),
@@ -257,6 +260,9 @@ def field_variable(
     attributes["_FillValue"] = dtype.type(np.nan)
     if output.vector:
         attributes |= {"vector": output.vector, "component": np.int32(output.component)}
+    attributes |= {PALETTE: output.palette} if output.palette else {}
+    attributes |= {RANK: np.int32(output.rank)} if output.rank != 1 else {}
+    attributes |= {SINGULAR: np.int32(1)} if output.singular else {}
     attributes |= coordinates_attribute(parameters)
     if rounding_bits is not None:  # the attribute by which netCDF-C marks fields rounded in this way
         attributes["_QuantizeBitRoundNumberOfSignificantBits"] = np.int32(rounding_bits)

@@ -54,7 +54,7 @@ class GridWriter(FrameWriter):
         attributes: Mapping[str, str | int],
         title: str,
         periodic: Sequence[bool] | None = None,
-        about: Mapping[str, Mapping[str, str]] | None = None,
+        about: Mapping[str, Mapping[str, object]] | None = None,
         time_units: str = "s",
         length_units: str = "m",
         dtype: npt.DTypeLike = np.float32,

@@ -67,7 +67,7 @@ class ParticleWriter(FrameWriter):
         parameters: Mapping[str, np.ndarray],
         scalars: Sequence[str] = (),
         species_names: Sequence[str] = (),
-        about: Mapping[str, Mapping[str, str]] | None = None,
+        about: Mapping[str, Mapping[str, object]] | None = None,
         diagnostics: Sequence[str],
         attributes: Mapping[str, str | int],
         title: str,
@@ -208,7 +208,7 @@ def build_layout(
     diagnostics: Sequence[str],
     dtype: np.dtype,
     rounding_bits: int | None,
-    about: Mapping[str, Mapping[str, str]],
+    about: Mapping[str, Mapping[str, object]],
     numbers: np.ndarray | None = None,
 ) -> FrameLayout:
     """The variables of a run of particles: per particle ([member,] time, particle, space), diagnostics by time."""

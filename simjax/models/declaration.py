@@ -14,7 +14,7 @@ from simjax.schema.config import Config
 from simjax.schema.model_schema import ModelSchema
 from simjax.schema.parts import summary_of
 
-CLAIMS = ("conserved", "falling", "steady", "balanced")
+CLAIMS = ("conserved", "falling", "balanced")
 Declared = TypeVar("Declared", bound=type[Model])
 
 

@@ -1,12 +1,14 @@
 """Units and meanings of numbers that several models record at every output time."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
 
-from simjax.core.model import Measure
+from simjax.core.measure_checks import Conserved, Falling, MeasureCheck, PairMomentum, SmallDrift
+from simjax.core.model import Measure, Model
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 
@@ -37,6 +39,25 @@ PARTICLES = {
     **{f"front_{a}": Measure("1", f"how far the fluid reaches along {a}") for a in AXES},
 }
 """Of models of particles, whose units are those that the user chose."""
+
+CHECKS_OF_PARTICLES = {
+    "energy": SmallDrift(share_of="kinetic_energy"),
+    "momentum": PairMomentum(kinetic_energy="kinetic_energy", energy="energy"),
+}
+
+
+def of_particles(shown: Mapping[str, str], steady: Collection[str]) -> dict[str, Measure]:
+    """The numbers of a model of particles.
+
+    shown: labels on the display by name, in its order. steady: what stays as it is, some of `CHECKS_OF_PARTICLES`.
+    """
+    found = {name: PARTICLES[name] for name in (*shown, *PARTICLES)}
+
+    def check(name: str) -> MeasureCheck | None:
+        of_vector = name.rpartition("_")[0] if name[-1] in AXES else ""
+        return next((CHECKS_OF_PARTICLES[one] for one in (name, of_vector) if one in steady), None)
+
+    return {name: replace(one, shown=shown.get(name, ""), check=check(name)) for name, one in found.items()}
 
 
 def of_field(name: str, units: str, kinds: Sequence[str] = OF_FIELDS) -> dict[str, Measure]:
@@ -119,6 +140,28 @@ def by_component(found: object, owner: str, ndim: int) -> dict[str, jax.Array]:
     return numbers
 
 
+def checked_measures(model: Model) -> Mapping[str, Measure]:
+    """The `measures` of a model.
+
+    Raises:
+        ConfigurationError: a check is measured by a number that is none of them.
+    """
+    measures = model.measures()
+    for name, measure in measures.items():
+        check, by = measure.check, ()
+        if isinstance(check, Conserved):
+            by = check.measured_by
+        elif isinstance(check, Falling):
+            by = (check.rate,) if check.rate else ()
+        unknown = [one for one in by if measure_of(measures, one) is None]
+        if unknown:
+            raise ConfigurationError(
+                f"{type(model).__name__}.measures: the check of {name} is measured by {', '.join(unknown)}; expected "
+                f"names of measures, {', '.join(measures)}."
+            )
+    return measures
+
+
 def measure_of(measures: Mapping[str, Measure], name: str) -> Measure | None:
     """Units and meaning of a diagnostic: its own, or those of the vector or the group that it belongs to, such as
     `receiver` of `receiver_0`."""
@@ -126,9 +169,8 @@ def measure_of(measures: Mapping[str, Measure], name: str) -> Measure | None:
     if name in measures or group not in measures:
         return measures.get(name)
     whole = measures[group]
-    if last not in AXES:
-        return whole
-    return Measure(whole.units, f"{whole.long_name or group.replace('_', ' ')}, {last}")
+    named = whole.long_name if last not in AXES else f"{whole.long_name or group.replace('_', ' ')}, {last}"
+    return replace(whole, long_name=named, shown=f"{whole.shown} {last}" if whole.shown else "")
 
 
 def in_order(diagnostics: Mapping[str, float], measures: Mapping[str, Measure]) -> dict[str, float]:

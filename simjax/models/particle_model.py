@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from simjax.core.model import SelfSteppingModel
+from simjax.core.model import Measure, SelfSteppingModel
 from simjax.models.capacities import Bounds, Capacities, bounds_of
 from simjax.models.formulas import FormulaValue, Values
 from simjax.models.placement import Start, place
@@ -55,9 +55,9 @@ class ParticleFamily(abc.ABC):
     """One family for one configuration.
 
     units: of the speed of a run. seconds: a first guess of what a step of a particle takes, on a CPU and elsewhere.
-    advice: what to try where a run fails; at_start: where it does so at the start. shown: diagnostics on the display.
-    on_mesh: whether a field on a mesh moves the particles. species: their names. scalars: variables with one number per
-    particle. mass_keys: numbers that all masses are proportional to.
+    advice: what to try where a run fails; at_start: where it does so at the start. on_mesh: whether a field on a mesh
+    moves the particles. species: their names. scalars: variables with one number per particle. mass_keys: numbers that
+    all masses are proportional to.
     """
 
     Keys: ClassVar[type]
@@ -68,7 +68,6 @@ class ParticleFamily(abc.ABC):
     seconds: ClassVar[tuple[float, float]] = (1e-6, 1e-9)
     advice: ClassVar[str] = "Try a smaller time.dt, or another start."
     at_start: ClassVar[str] = "check the formulas in initial"
-    shown: tuple[str, ...]
     on_mesh: bool = False
     species: ClassVar[tuple[str, ...]] = ()
     scalars: ClassVar[tuple[str, ...]] = ()
@@ -76,6 +75,11 @@ class ParticleFamily(abc.ABC):
 
     def __init__(self, config: Config):
         self.config = config
+
+    @property
+    @abc.abstractmethod
+    def measures(self) -> Mapping[str, Measure]:
+        """Units and meanings of its diagnostics, those on the display, and what is checked of them."""
 
     @property
     def bounds(self) -> Bounds:

@@ -15,6 +15,7 @@ from simjax.report.scalars import Scalar
 
 MISSING_COLOUR = (214, 216, 220)
 _SAMPLES = 1_000_000
+DIVERGING = "diverging"
 EDGE_CELLS = 4  # beside each side, where a vorticity may be singular
 USUAL, SINGULAR = 0.99, 1.5  # quantile of the magnitudes off the sides; how many times that is shown
 
@@ -52,31 +53,33 @@ class ColourScale:
 def colour_scale(scalar: Scalar, samples: Sequence[np.ndarray]) -> ColourScale:
     """One scale for all samples: symmetric about zero where the sign matters, robust against rare extremes.
 
-    Vorticity, and whatever takes both signs, gets a diverging map. Where the largest values exceed the 99.8th
+    What a model declares to be diverging, and whatever takes both signs without a palette of its own, gets a diverging
+    map; a magnitude, and what comes near zero, a scale from zero on. Where the largest values exceed the 99.8th
     percentile by half, or are those of singular edges, they are cut off and the colour bar says so by its pointed ends.
     """
     samples = [interior(scalar, sample) for sample in samples]
     values = _finite_sample(samples)
     lowest, highest = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
-    is_vorticity = scalar.name.startswith("vorticity") and not scalar.magnitude and lowest < 0
-    if is_vorticity or min(-lowest, highest) > 0.2 * max(-lowest, highest):
+    declared = "" if scalar.palette == DIVERGING else scalar.palette
+    by_sign = scalar.palette == DIVERGING and lowest < 0
+    if by_sign or not declared and min(-lowest, highest) > 0.2 * max(-lowest, highest):
         return diverging_scale(samples)
+    palette = declared or ("amp" if scalar.magnitude else "thermal")
     if scalar.magnitude or 0 <= lowest <= 0.1 * highest:
         limit = _robust_limit(highest, values)
-        palette = "haline" if scalar.name == "speed" else "amp" if scalar.magnitude else "thermal"
         return ColourScale(palette, 0.0, limit if limit > 0 else 1.0, (False, highest > 1.01 * limit))
     if highest - lowest <= 1e-6 * max(abs(lowest), abs(highest)):
         margin = 0.5 * abs(highest) or 0.5
-        return ColourScale("thermal", lowest - margin, highest + margin, (False, False))
-    return ColourScale("thermal", lowest, highest, (False, False))
+        return ColourScale(palette, lowest - margin, highest + margin, (False, False))
+    return ColourScale(palette, lowest, highest, (False, False))
 
 
 def interior(scalar: Scalar, sample: np.ndarray) -> np.ndarray:
-    """The sample, limited to the usual values off its sides where those beside them are far larger.
+    """The sample of a singular scalar, limited to the usual values off its sides where those beside are far larger.
 
     At the corners of a lid, or where a wall begins, a vorticity is singular: it would leave the rest without colour.
     """
-    if not scalar.name.startswith("vorticity") or sample.ndim != 2 or min(sample.shape) < 4 * EDGE_CELLS:
+    if not scalar.singular or sample.ndim != 2 or min(sample.shape) < 4 * EDGE_CELLS:
         return sample
     inner = np.abs(sample[EDGE_CELLS:-EDGE_CELLS, EDGE_CELLS:-EDGE_CELLS])
     inner = inner[np.isfinite(inner)]

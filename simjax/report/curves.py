@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from simjax.io.grid_layout import RANK
 from simjax.report.check import ROUNDING
 from simjax.report.labels import common_power, number, scaled_label
 from simjax.report.scalars import label_of, units_of
@@ -14,7 +15,6 @@ from simjax.report.scalars import label_of, units_of
 if TYPE_CHECKING:
     import xarray as xr
 
-_ORDER = ("kinetic_energy", "enstrophy", "max_divergence")
 LAST = "courant"
 DECADES = 1e3  # a diagnostic over a wider range is shown on a logarithmic axis
 STEADY = 0.01  # a change, relative to the value, below which the axis counts from an offset
@@ -40,7 +40,7 @@ class Curve:
 
 
 def diagnostics(dataset: xr.Dataset) -> list[str]:
-    """Names of the numbers recorded at every output time, the usual ones first."""
+    """Names of the numbers recorded at every output time, first those that the model shows first."""
     names = [
         str(name)
         for name, variable in dataset.data_vars.items()
@@ -49,8 +49,13 @@ def diagnostics(dataset: xr.Dataset) -> list[str]:
         and name != "step"
         and str(name).removesuffix(ROUNDING) not in {*dataset.data_vars} - {name}
     ]
-    order = {name: rank for rank, name in enumerate(_ORDER)}
-    return sorted(names, key=lambda name: (name == LAST, order.get(name, len(order))))
+    return sorted(names, key=lambda name: (name == LAST, dataset[name].attrs.get(RANK, np.inf)))
+
+
+def shown_first(dataset: xr.Dataset) -> list[str]:
+    """Names of the numbers that the model shows first; all where it says nothing."""
+    names = diagnostics(dataset)
+    return [name for name in names if RANK in dataset[name].attrs] or names
 
 
 def curve(dataset: xr.Dataset, name: str, *, at_end: bool = False) -> Curve:

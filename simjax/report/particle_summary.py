@@ -49,17 +49,6 @@ if TYPE_CHECKING:
 _HEIGHT, _DOTS = 2.9, 200
 _CURVES, _LEGEND, _GAP = 1.9, 0.25, 0.6
 _ENERGIES = (("energy", INK), ("kinetic_energy", "#c85228"), ("potential_energy", ACCENT))
-_THERMAL = ("temperature", "energy", "potential_energy")
-_MECHANICAL = (
-    "field_energy",
-    "magnetic_energy",
-    "electric_energy",
-    "kinetic_energy",
-    "density_deviation",
-    "front_x",
-    "potential_energy",
-    "energy",
-)
 _MOST_CURVES = 3
 _BINS = 40
 # Where the name of an axis stands beside the middle of its edge: away from it, on which side, turned by how much.
@@ -71,12 +60,11 @@ def particle_rows(dataset: xr.Dataset, scene: Scene) -> list:
     rows: list = []
     if "position" in dataset:
         rows.append(_pictures(dataset, scene))
-    thermal, several = "temperature" in dataset, "member" in dataset.sizes
-    names = [n for n in (_THERMAL if thermal else _MECHANICAL) if n in dataset][:_MOST_CURVES]
-    if names and several:
+    names = curves.shown_first(dataset)[:_MOST_CURVES]
+    if names and "member" in dataset.sizes:
         rows.extend(member_rows(dataset, names))
     elif names:
-        rows.append(EnergyRow(dataset, scene) if thermal else CurveRow(dataset, names))
+        rows.append(EnergyRow(dataset, scene) if "temperature" in dataset else CurveRow(dataset, names))
     return rows
 
 

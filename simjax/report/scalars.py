@@ -5,20 +5,22 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simjax.io.grid_layout import SYMBOL
+from simjax.io.grid_layout import PALETTE, RANK, SINGULAR, SYMBOL
 from simjax.io.readable import FACTOR
 from simjax.io.staggering import between_faces, periodic_axes
 from simjax.report.labels import number, quantity, time_labels, title_case
+from simjax.schema.model_schema import magnitude_of
 
 if TYPE_CHECKING:
     import xarray as xr
 
 _FACE, _CENTERED = "_face", "_centered"
 _MOST_EVENED = 1024  # cells of one size that stand for a stretched axis, more only if it has more itself
+_COMMON, _LAST = 1, 3  # ranks of what declares none, and of lone components of vectors
 BLANK = 1e-3  # of the largest variation among frames: a frame with less shows nothing
 
 
@@ -35,6 +37,29 @@ class Scalar:
     @property
     def magnitude(self) -> bool:
         return len(self.components) > 1 or "magnitude" in self.name
+
+    @property
+    def palette(self) -> str:
+        """The palette that the model declares, of a vector for its magnitude; "" where it declares none."""
+        return "" if self._lone_component else str(self._declared(PALETTE, ""))
+
+    @property
+    def rank(self) -> int:
+        """The place among scalars, the lowest drawn first: as the model declares it, lone components among the last."""
+        rank = int(self._declared(RANK, _COMMON))
+        return max(rank, _LAST) if self._lone_component else rank
+
+    @property
+    def singular(self) -> bool:
+        """Tell whether the model declares that it may grow without bounds at sides."""
+        return bool(self._declared(SINGULAR, 0))
+
+    @property
+    def _lone_component(self) -> bool:
+        return len(self.components) == 1 and bool(_vector_of(self.name, self.dataset[self.components[0]]))
+
+    def _declared(self, attribute: str, otherwise: str | int) -> Any:
+        return self.dataset[self.components[0]].attrs.get(attribute, otherwise)
 
     @property
     def of_members(self) -> bool:
@@ -170,10 +195,7 @@ class Scalar:
 
 
 def scalars(dataset: xr.Dataset) -> list[Scalar]:
-    """Scalars that can be drawn, the most telling first.
-
-    Temperature, vorticity, other scalars, speed, pressure, lone components.
-    """
+    """Scalars that can be drawn, the most telling first: by their ranks, else as they stand in the file."""
     vectors: dict[str, list[str]] = {}
     plain: list[Scalar] = []
     for name, variable in dataset.data_vars.items():
@@ -189,7 +211,7 @@ def scalars(dataset: xr.Dataset) -> list[Scalar]:
     magnitudes: list[Scalar] = []
     for vector, components in vectors.items():
         base = vector.removesuffix(_CENTERED)
-        name = "speed" if base == "velocity" else f"{base}_magnitude"
+        name = magnitude_of(base)
         if name in dataset.data_vars or (base != vector and base in vectors):
             continue
         if len(components) == 1:
@@ -197,7 +219,7 @@ def scalars(dataset: xr.Dataset) -> list[Scalar]:
             continue
         units = units_of(dataset, components[0])
         magnitudes.append(Scalar(dataset, name, tuple(components), title_case(name), units))
-    return sorted(plain + magnitudes, key=_rank)
+    return sorted(plain + magnitudes, key=lambda scalar: scalar.rank)
 
 
 def is_statistic(variable: xr.DataArray) -> bool:
@@ -208,7 +230,7 @@ def is_statistic(variable: xr.DataArray) -> bool:
 def statistics(dataset: xr.Dataset) -> list[Scalar]:
     """Statistics over members that are one field each, those of the most telling scalars first."""
     names = [str(name) for name, u in dataset.data_vars.items() if is_statistic(u) and "quantile" not in u.dims]
-    return sorted((_scalar(dataset, name) for name in names), key=_rank)
+    return sorted((_scalar(dataset, name) for name in names), key=lambda scalar: scalar.rank)
 
 
 def _scalar(dataset: xr.Dataset, name: str) -> Scalar:
@@ -235,16 +257,6 @@ def _vector_of(name: str, variable: xr.DataArray) -> str:
     """The vector that a variable is a component of, by its attribute or by a name such as `velocity_x`."""
     stem, _, suffix = name.rpartition("_")
     return str(variable.attrs.get("vector") or (stem if suffix in ("x", "y", "z") else ""))
-
-
-def _rank(scalar: Scalar) -> int:
-    if scalar.name == "temperature":
-        return -1
-    if scalar.name.startswith("vorticity"):
-        return 0
-    if scalar.name == "speed":
-        return 2
-    return 3 if scalar.name == "pressure" or scalar.name.endswith(("_x", "_y", "_z")) else 1
 
 
 def times(dataset: xr.Dataset) -> np.ndarray:

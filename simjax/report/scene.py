@@ -50,7 +50,8 @@ class Scene:
         if followed is None:
             return self
         times = file_times(dataset)
-        numbers = {str(name): one.values for name, one in dataset.data_vars.items() if str(name).startswith("body_")}
+        over_time = ({"time"}, {"member", "time"})
+        numbers = {str(name): one.values for name, one in dataset.data_vars.items() if {*one.dims} in over_time}
         numbers = {name: values.reshape(-1, times.size)[0] for name, values in numbers.items()}
 
         def bodies(time: float) -> np.ndarray:

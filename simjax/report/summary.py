@@ -20,6 +20,7 @@ from simjax.report.sheet import LARGE, MUTED, Sheet
 from simjax.report.summary_rows import BAR_ROOM, FULL_WIDTH, PANEL_GAP, CurveRow, LineRow, Panel, PanelRow
 from simjax.report.sweep_rows import member_rows
 from simjax.report.volume import VolumeRow
+from simjax.schema.model_schema import SPEED
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -181,7 +182,7 @@ def _field_rows(drawable: Sequence[Scalar], scene: Scene) -> list[Row]:
         return [level, VolumeRow(main, frames), others]
     rows: list[Row] = [PanelRow(main, over_time, main.label + _until(main, last), scene=scene)]
     if rows[0].height <= ONE_LINE:
-        for speed in [other for other in drawable[1:] if other.name == "speed"]:
+        for speed in [other for other in drawable[1:] if other.name == SPEED]:
             rows.append(_speed_row(speed, frames, scene))
     exact = scene.exact.get(main.name)
     return [*rows, *([] if exact is None else _exact_rows(main, last, exact, scene))]

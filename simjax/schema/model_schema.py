@@ -60,6 +60,14 @@ class FieldSchema:
         return tuple(0.0 if self.staggered and axis == component else 0.5 for axis in range(ndim))
 
 
+SPEED = "speed"
+
+
+def magnitude_of(vector: str) -> str:
+    """The name of the magnitude of a vector: of a velocity it is a speed, whatever model has it."""
+    return SPEED if vector == "velocity" else f"{vector}_magnitude"
+
+
 @dataclass(frozen=True)
 class Derived:
     """A variable that can be written beside the model's own: the magnitude of some of these, or one at cell centres."""
@@ -85,9 +93,8 @@ class ModelSchema:
     mean of half the square of a rate, by which the error of steps is measured. balanced: quantities that have balances,
     by dimension and counts of free fields. along_bodies: what can be read along the surface of its bodies. particles:
     of a model of particles, which has a box and not a grid, the dataclass of the section that says where they start;
-    its `fields` are formulas at their places. steady: of those, what stays as it is in a `Config`: "energy" to a share
-    of the kinetic, "momentum" to rounding. given_at_start: vectors of particles that may be arrays by number, such as
-    "position". dimensionless: lengths and times are numbers, not metres and seconds. functions: coefficients of a
+    its `fields` are formulas at their places. given_at_start: vectors of particles that may be arrays by number, such
+    as "position". dimensionless: lengths and times are numbers, not metres and seconds. functions: coefficients of a
     `Config` that are read at places other than cells, so that they cannot be arrays. configured: makes the model and
     its parameters from a `models.declaration.Setup`, or a family of particles from a `Config`. summary: its name and
     equation, in a line.
@@ -112,7 +119,6 @@ class ModelSchema:
     balanced: Callable[[int, Mapping[str, int]], tuple[str, ...]] = lambda ndim, counts: ()
     along_bodies: tuple[str, ...] = ()
     particles: type | None = None
-    steady: Callable[[Any], tuple[str, ...]] = lambda config: ()
     given_at_start: tuple[str, ...] = ()
     dimensionless: bool = False
     functions: Callable[[Any], tuple[str, ...]] = lambda config: ()
@@ -187,7 +193,7 @@ class ModelSchema:
             name = f"{field.name}_centered"
             for number, part in enumerate(parts):
                 found[f"{name}{part.removeprefix(field.name)}"] = Derived((part,), True, "", name, number)
-            size = "speed" if field.name == "velocity" else f"{field.name}_magnitude"
+            size = magnitude_of(field.name)
             found[size] = Derived(parts, long_name=size.replace("_", " "))
         own = self.variables(ndim)
         return {name: derived for name, derived in found.items() if name not in own}

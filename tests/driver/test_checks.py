@@ -13,6 +13,7 @@ from simjax.driver.output.run_checks import check_run
 from simjax.driver.programs.programs_of_fields import CompiledFieldRun
 from simjax.driver.programs.programs_of_particles import CompiledParticleRun
 from simjax.models.flow.step.budgets import falling_energy
+from simjax.models.particle_model import family_of
 from simjax.status import NON_FINITE, OK
 
 FRAMES, STEPS, CELLS, ORDER = 5, 400, 64, 3
@@ -29,6 +30,7 @@ def compiled(kind, config):
     """What checks ask of compiled programs, with nothing compiled."""
     programs = object.__new__(kind)
     programs.config, programs.size, programs.parameters = config, CELLS, {}
+    programs.measures = {} if kind is CompiledFieldRun else family_of(config).measures
     programs.dtype = np.dtype(np.float64 if config.storage is None else np.float32)
     programs.integrator = SimpleNamespace(courant_limit=1.7, order=ORDER)
     return programs

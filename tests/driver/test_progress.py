@@ -82,7 +82,7 @@ def test_at_the_end_nothing_remains(clock):
 def test_plain_output_is_lines_without_control_characters(clock):
     stream, progress = plain(clock)
     progress.start()
-    values = {"max_divergence": 2.5e-13, "courant": 0.5, "other": 3.0, "kinetic_energy": 0.25, "more": 1.0}
+    values = {"energy": 0.25, "largest_divergence": 2.5e-13, "courant": 0.5, "other": 3.0, "more": 1.0}
     progress.update(2.5, 250, 5.24e7, values)
     clock.now += 6.0
     progress.update(5.0, 500, 5.24e7, values)
@@ -94,8 +94,8 @@ def test_plain_output_is_lines_without_control_characters(clock):
     assert "50.0 %" in lines[2]
     assert "52.4 Mcells/s" in lines[2]
     assert "ETA 12 s" in lines[2]
-    # The usual diagnostics come first and under short names; four have room.
-    assert lines[2].endswith("CFL 0.5  energy 0.25  divergence 2.5e-13  other 3")
+    # Those of the steps come first and under short names; four have room.
+    assert lines[2].endswith("CFL 0.5  energy 0.25  largest divergence 2.5e-13  other 3")
     assert lines[3:] == ["checkpoint [written]", "done"]
     assert not set(stream.getvalue()) & {"\x1b", "\r", "\b"}
 
@@ -124,7 +124,7 @@ def test_a_stream_that_cannot_encode_the_title_still_gets_the_line(clock):
 def test_numbers_that_are_not_finite_are_shown(clock, value):
     stream, progress = plain(clock)
     progress.start()
-    progress.update(1.0, 1, math.nan, {"kinetic_energy": value})
+    progress.update(1.0, 1, math.nan, {"energy": value})
     assert stream.getvalue().rstrip().endswith(f"energy {value}")
     assert "cells/s" not in stream.getvalue()
 

@@ -20,9 +20,10 @@ from simjax.core.domain import Domain
 from simjax.driver.start.build import describe_model
 from simjax.errors import ConfigurationError
 from simjax.models.registry import MODELS
+from simjax.report.scalars import scalars
 
 PAGE = (ROOT / "docs" / "own-models.md").read_text()
-FISHER, BUOYANT, MEASURED, _ = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+FISHER, BUOYANT, MEASURED, GROWING, _ = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 COMMANDS = re.findall(
     r"^python -m simjax.*my_pde.*$", PAGE + (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE
 )
@@ -117,6 +118,17 @@ def test_its_numbers_are_written_shown_and_reported(folder, capfd):
     np.testing.assert_allclose(result["centre_x"], (0.05 + 0.1 * (1 / 3 - 1 / 64 / 12)) / 0.15, rtol=1e-12)
     np.testing.assert_allclose(result["centre_y"], 0.5, rtol=1e-12)
     assert "Centre of mass, x [m]" in (folder / "m" / "report.html").read_text()
+
+
+def test_its_fields_are_written_and_drawn_as_it_says(folder):
+    (folder / "my_pde.py").write_text(FISHER + GROWING)
+    settings = [s for s in SETTINGS if "growth" not in s]
+    assert run.main(["model=my_pde.Growing", *settings, "physics.growth=2", "output.root=.", "output.folder=g"]) == 0
+    with sj.open_run(folder / "g") as result:
+        u, rate = result["u"], result["rate"]
+        assert (rate.attrs["palette"], rate.attrs["rank"]) == ("diverging", 0)
+        assert [one.name for one in scalars(result)] == ["rate", "u"]
+        np.testing.assert_allclose(rate, 2 * u * (1 - u), rtol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,11 @@ from __future__ import annotations
 import numpy as np
 import xarray as xr
 
+# As the models of flows declare their variables and numbers.
+OF_VELOCITY = {"units": "m s-1", "vector": "velocity", "palette": "haline", "rank": 2}
+OF_VORTICITY = {"units": "s-1", "palette": "diverging", "rank": 0, "singular": 1}
+OF_ENERGY, OF_ENSTROPHY = {"units": "m2 s-2", "rank": 0}, {"units": "s-2", "rank": 1}
+OF_DIVERGENCE = {"units": "s-1", "rank": 2}
 HOSTILE = "<script>alert('1')</script> \"&\" <img src=x onerror=alert(1)> $x^2$ {0}"
 
 
@@ -34,19 +39,19 @@ def taylor_green(n: int = 64, frames: int = 11, viscosity: float = 0.02, end: fl
     v = -decay * (np.sin(yf)[:, None] * np.cos(xc)[None, :])
     w = 2 * decay * (np.sin(yf)[:, None] * np.sin(xf)[None, :])
     p = 0.25 * decay**2 * (np.cos(2 * yc)[:, None] + np.cos(2 * xc)[None, :])
-    vector = {"units": "m s-1", "vector": "velocity"}
+    vector = OF_VELOCITY
     fields = {
         "velocity_x": (("time", "y", "x_face"), u.astype("f4"), vector | {"component": 0}),
         "velocity_y": (("time", "y_face", "x"), v.astype("f4"), vector | {"component": 1}),
-        "pressure": (("time", "y", "x"), p.astype("f4"), {"units": "Pa"}),
+        "pressure": (("time", "y", "x"), p.astype("f4"), {"units": "Pa", "rank": 3}),
         "vorticity": (
             ("time", "y_face", "x_face"),
             w.astype("f4"),
-            {"units": "s-1", "long_name": "vorticity"},
+            OF_VORTICITY | {"long_name": "vorticity"},
         ),
-        "kinetic_energy": ("time", 0.25 * np.exp(-4 * viscosity * t), {"units": "m2 s-2"}),
-        "enstrophy": ("time", 0.5 * np.exp(-4 * viscosity * t), {"units": "s-2"}),
-        "max_divergence": ("time", 1e-13 * (1 + 0.5 * np.sin(3 * t)), {"units": "s-1"}),
+        "kinetic_energy": ("time", 0.25 * np.exp(-4 * viscosity * t), OF_ENERGY),
+        "enstrophy": ("time", 0.5 * np.exp(-4 * viscosity * t), OF_ENSTROPHY),
+        "max_divergence": ("time", 1e-13 * (1 + 0.5 * np.sin(3 * t)), OF_DIVERGENCE),
         "courant": ("time", 0.5 * np.exp(-2 * viscosity * t), {"units": "1"}),
     }
     return xr.Dataset(fields, coords=coords, attrs={"title": "Taylor-Green vortices"})
@@ -81,14 +86,14 @@ def shear_layer(n: int = 256, frames: int = 120, seed: int = 0) -> xr.Dataset:
     v = (
         0.4 * np.sin(2 * np.pi * (coords["x"][1][None, None, :] - 0.2 * t[:, None, None])) * t[:, None, None]
     ) * np.ones((1, n, 1))
-    vector = {"units": "m s-1", "vector": "velocity"}
+    vector = OF_VELOCITY
     fields = {
         "velocity_x": (("time", "y", "x_face"), u, vector | {"component": 0}),
         "velocity_y": (("time", "y_face", "x"), v.astype("f4"), vector | {"component": 1}),
-        "vorticity": (("time", "y_face", "x_face"), w, {"units": "s-1", "long_name": "vorticity"}),
-        "kinetic_energy": ("time", 0.4 * np.exp(-0.1 * t), {"units": "m2 s-2"}),
-        "enstrophy": ("time", (w.astype(float) ** 2).mean((1, 2)) / 2, {"units": "s-2"}),
-        "max_divergence": ("time", 1e-6 * (1 + 0.3 * np.sin(20 * t)), {"units": "s-1"}),
+        "vorticity": (("time", "y_face", "x_face"), w, OF_VORTICITY | {"long_name": "vorticity"}),
+        "kinetic_energy": ("time", 0.4 * np.exp(-0.1 * t), OF_ENERGY),
+        "enstrophy": ("time", (w.astype(float) ** 2).mean((1, 2)) / 2, OF_ENSTROPHY),
+        "max_divergence": ("time", 1e-6 * (1 + 0.3 * np.sin(20 * t)), OF_DIVERGENCE),
         "courant": ("time", 0.5 + 0.001 * np.cos(9 * t), {"units": "1"}),
     }
     return xr.Dataset(fields, coords=coords, attrs={"title": "Double shear layer"})
@@ -110,7 +115,7 @@ def taylor_green_3d(n: int = 24, frames: int = 5) -> xr.Dataset:
         2 * np.cos(z) * np.sin(x) * np.sin(y),
     )
     magnitude = np.sqrt(sum(part**2 for part in parts))
-    vector = {"units": "m s-1", "vector": "velocity"}
+    vector = OF_VELOCITY
     fields = {
         "velocity_x": (("time", "z", "y", "x_face"), (decay * u).astype("f4"), vector | {"component": 0}),
         "velocity_y": (("time", "z", "y_face", "x"), (decay * v).astype("f4"), vector | {"component": 1}),
@@ -119,9 +124,13 @@ def taylor_green_3d(n: int = 24, frames: int = 5) -> xr.Dataset:
             np.zeros((frames, n, n, n), "f4"),
             vector | {"component": 2},
         ),
-        "vorticity_magnitude": (("time", "z", "y", "x"), (decay * magnitude).astype("f4"), {"units": "s-1"}),
-        "kinetic_energy": ("time", 0.125 * np.exp(-0.4 * t), {"units": "m2 s-2"}),
-        "enstrophy": ("time", 0.375 * np.exp(-0.4 * t), {"units": "s-2"}),
+        "vorticity_magnitude": (
+            ("time", "z", "y", "x"),
+            (decay * magnitude).astype("f4"),
+            OF_VORTICITY | {"palette": "amp"},
+        ),
+        "kinetic_energy": ("time", 0.125 * np.exp(-0.4 * t), OF_ENERGY),
+        "enstrophy": ("time", 0.375 * np.exp(-0.4 * t), OF_ENSTROPHY),
     }
     return xr.Dataset(fields, coords=coords, attrs={"title": "Taylor-Green vortex in three dimensions"})
 

@@ -20,14 +20,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _WINDOW = 30.0  # seconds of the recent past that the remaining time is estimated from
-_NAMES = {
-    "courant": "CFL",
-    "time_step": "dt",
-    "rejected_steps": "rejected",
-    "kinetic_energy": "energy",
-    "enstrophy": "enstrophy",
-    "max_divergence": "divergence",
-}
+_OF_STEPS = {"courant": "CFL", "time_step": "dt", "rejected_steps": "rejected"}
 _MOST_SHOWN = 4
 _REDRAWN = 0.25  # seconds between two drawings of the bar in a notebook
 
@@ -36,10 +29,9 @@ class Progress:
     """Shows a run from its start time to `end_time`.
 
     `size` counts what `units` names, and their updates per second the speed. On a terminal, and in a notebook, one
-    block is redrawn in place: a bar, simulated time, speed, remaining time, and the usual diagnostics, whichever there
-    are. Otherwise a plain line is written at most every `interval` seconds. The remaining time follows from the
-    simulated time gained per second over the last half minute, so neither compilation nor a resumed run's past
-    distorts it.
+    block is redrawn in place: a bar, simulated time, speed, remaining time, and the first diagnostics of an update.
+    Otherwise a plain line is written at most every `interval` seconds. The remaining time follows from the simulated
+    time gained per second over the last half minute, so neither compilation nor a resumed run's past distorts it.
     """
 
     def __init__(
@@ -112,7 +104,7 @@ class Progress:
             self._line(f"{self.title}: {size} {self.units[0]}, to t = {self.simulated(self.end_time)}; compiling")
 
     def update(self, time: float, step: int, rate: float, diagnostics: Mapping[str, float]) -> None:
-        """Tell where the run is: simulated time, steps done, updates per second, latest diagnostics."""
+        """Tell where the run is: simulated time, steps done, updates per second, latest diagnostics by label."""
         now = self.clock()
         first = self.compiling
         self.time, self.step, self.rate = time, step, rate
@@ -174,11 +166,11 @@ class Progress:
         return "  ".join(parts)
 
     def shown_diagnostics(self) -> list[tuple[str, str]]:
-        """The diagnostics worth a place, the usual ones first, with short names."""
-        known = [name for name in _NAMES if name in self.diagnostics]
-        names = known + [name for name in self.diagnostics if name not in _NAMES]
+        """The first diagnostics by their labels, before all those of the steps."""
+        known = [name for name in _OF_STEPS if name in self.diagnostics]
+        names = known + [name for name in self.diagnostics if name not in _OF_STEPS]
         return [
-            (_NAMES.get(name, name.replace("_", " ")), f"{float(self.diagnostics[name]):.3g}")
+            (_OF_STEPS.get(name, name.replace("_", " ")), f"{float(self.diagnostics[name]):.3g}")
             for name in names[:_MOST_SHOWN]
         ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from simjax.driver.start.build import Plan
 from simjax.driver.start.environment import device_name, git_state, versions
 from simjax.io.files import require_free_space
 from simjax.io.frame_output import CONSOLIDATE_BYTES, FrameWriter
+from simjax.io.grid_layout import RANK
 from simjax.io.grid_output import GridWriter
 from simjax.io.particle_output import ParticleWriter
 from simjax.io.segments import WHOLE, Part
@@ -130,10 +131,11 @@ def file_attributes(config: Config, run_id: str) -> dict[str, Any]:
     }
 
 
-def describe_numbers(programs: CompiledRun) -> dict[str, dict[str, str]]:
-    """Attributes of parameters and diagnostics by name: units and meaning."""
+def describe_numbers(programs: CompiledRun) -> Mapping[str, Mapping[str, object]]:
+    """Attributes of parameters and diagnostics by name: units, meaning, and the rank of those shown first."""
     config = programs.config
-    about = number_attributes(config.physics, config.ndim)
+    ranks = {name: rank for rank, name in enumerate(name for name, one in programs.measures.items() if one.shown)}
+    about: dict[str, Mapping[str, object]] = {**number_attributes(config.physics, config.ndim)}
     if config.particles is not None:
         starts = number_attributes(config.particles, config.ndim)
         about |= {f"start_{name}": attributes for name, attributes in starts.items()}
@@ -147,7 +149,10 @@ def describe_numbers(programs: CompiledRun) -> dict[str, dict[str, str]]:
     for name in programs.observed_shapes()[1]:
         measure = measure_of(programs.measures, name)
         if measure is not None:
-            about[name] = {"units": measure.units, "long_name": measure.long_name or name.replace("_", " ")}
+            rank = ranks.get(name if name in programs.measures else name.rpartition("_")[0])
+            ranked = {} if rank is None else {RANK: np.int32(rank)}
+            text = measure.long_name or name.replace("_", " ")
+            about[name] = {"units": measure.units, "long_name": text, **ranked}
         elif name.endswith(ROUNDING):
             own = about[name.removesuffix(ROUNDING)]
             about[name] = {**own, "long_name": f"{own['long_name']} that rounding may leave"}

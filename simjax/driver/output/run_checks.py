@@ -7,19 +7,24 @@ equations, or with their sides, does more.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 import jax.numpy as jnp
 import numpy as np
 
+from simjax.core.measure_checks import Conserved, Falling, PairMomentum, SmallDrift
 from simjax.driver.programs.programs_of_run import CompiledParticleRun, CompiledRun
 from simjax.models.capacities import bounds_of
+from simjax.models.measures import measure_of
 from simjax.report.check import ROUNDING, Check
 from simjax.schema.config import Config
 from simjax.status import OK, reasons
 
 if TYPE_CHECKING:
     import xarray
+
+CheckKind = TypeVar("CheckKind", Conserved, Falling, PairMomentum, SmallDrift)
 
 ENERGY_DRIFT = 0.01
 """Share of the kinetic energy: far more than a symplectic scheme makes with steps that resolve the motion."""
@@ -59,9 +64,21 @@ def check_run(config: Config, programs: CompiledRun, dataset: xarray.Dataset, st
         )
     if config.closure:  # what the model conserves or lets fall, a further term may change
         return checks
-    checks += [_falling(dataset, programs, *names) for names in config.schema.claimed("falling", config)]
-    checks += [_conserved(dataset, programs, *names) for names in config.schema.claimed("conserved", config)]
+    falling = {name: by for name, *by in config.schema.claimed("falling", config)}
+    falling |= {name: [check.rate] if check.rate else [] for name, check in _declared(programs, dataset, Falling)}
+    conserved = {name: by for name, *by in config.schema.claimed("conserved", config)}
+    conserved |= {name: [*check.measured_by] for name, check in _declared(programs, dataset, Conserved)}
+    checks += [_falling(dataset, programs, name, *by) for name, by in falling.items()]
+    checks += [_conserved(dataset, programs, name, *by) for name, by in conserved.items()]
     return checks
+
+
+def _declared(programs: CompiledRun, dataset: xarray.Dataset, kind: type[CheckKind]) -> Iterator[tuple[str, CheckKind]]:
+    """Recorded numbers for which the model declares such a check."""
+    for name in map(str, dataset.data_vars):
+        measure = measure_of(programs.measures, name)
+        if measure is not None and isinstance(measure.check, kind):
+            yield name, measure.check
 
 
 # ---------------------------------------------------------------------- particles
@@ -71,26 +88,28 @@ def _of_particles(config: Config, programs: CompiledParticleRun, dataset: xarray
     """Check that no particle is lost, and that what the model keeps steady stays so."""
     fewest, count = float(dataset["particles"].min()), dataset.sizes["particle"]
     checks = [Check("Particles", f"{fewest:.0f}", f"{count}, none lost", fewest == count)]
-    steady = config.schema.steady(config)
     if dataset.sizes["time"] < 2:
         return checks
-    if "energy" in steady:
-        checks.append(_drift(config, programs, dataset))
-    if "momentum" in steady:
-        checks.append(_momentum(config, programs, dataset))
+    for name, check in _declared(programs, dataset, SmallDrift):
+        checks.append(_drift(config, programs, dataset, name, check))
+    momenta = dict(_declared(programs, dataset, PairMomentum))
+    if momenta:
+        checks.append(_momentum(config, programs, dataset, [*momenta], next(iter(momenta.values()))))
     return checks
 
 
-def _drift(config: Config, programs: CompiledParticleRun, dataset: xarray.Dataset) -> Check:
-    """Check the drift of the energy of each member, by the slope of a line through all frames.
+def _drift(
+    config: Config, programs: CompiledParticleRun, dataset: xarray.Dataset, name: str, check: SmallDrift
+) -> Check:
+    """Check the drift of an energy of each member, by the slope of a line through all frames.
 
     It may be a share of the kinetic energy, what steps and sums round of the energies, and what forces leave out; of
     motion that positions do not resolve, such as that of particles at rest, no share is known.
     """
-    time, energy, kinetic = dataset["time"].values, _members(dataset, "energy"), _members(dataset, "kinetic_energy")
-    good = np.all(np.isfinite(energy), axis=-1)
+    time, energy, kinetic = dataset["time"].values, _members(dataset, name), _members(dataset, check.share_of)
+    good, label = np.all(np.isfinite(energy), axis=-1), f"{_spoken(name)} drift"
     if not good.any():
-        return Check("Energy drift", "not known", "at most 1 %", True)
+        return Check(label, "not known", "at most 1 %", True)
     energy, kinetic = energy[good], kinetic[good]
     potential = energy - kinetic
     drifts = np.asarray([abs(np.polyfit(time, line, 1)[0]) for line in energy]) * float(time[-1] - time[0])
@@ -102,24 +121,25 @@ def _drift(config: Config, programs: CompiledParticleRun, dataset: xarray.Datase
     share = 100 * drifts[worst] / max(float(moving[worst]), _LEAST)
     bound = 100 * float(allowed[worst] / max(float(moving[worst]), _LEAST))
     return Check(
-        "Energy drift",
-        f"{share:.2g} % of the kinetic energy",
+        label,
+        f"{share:.2g} % of the {check.share_of.replace('_', ' ')}",
         f"at most {bound:.2g} %",
         bool(drifts[worst] <= allowed[worst]),
     )
 
 
-def _momentum(config: Config, programs: CompiledRun, dataset: xarray.Dataset) -> Check:
+def _momentum(
+    config: Config, programs: CompiledRun, dataset: xarray.Dataset, names: Sequence[str], check: PairMomentum
+) -> Check:
     """Check that momentum stays constant: steps round forces through periodic sides at random, on one end of a pair.
 
     It is measured by that of all particles without their signs, and by what forces give in a step: a stable one
     (omega dt < 1) gives a particle no more than the momentum that its potential energy would.
     """
-    names = [str(name) for name in dataset.data_vars if str(name).startswith("momentum_")]
     series = [_members(dataset, name) for name in names]
     changes = np.max([_largest(p - p[:, :1]) for p in series], axis=0)
-    kinetic = _members(dataset, "kinetic_energy")
-    potential = _members(dataset, "energy") - kinetic if "energy" in dataset else np.zeros_like(kinetic)
+    kinetic = _members(dataset, check.kinetic_energy)
+    potential = _members(dataset, check.energy) - kinetic if check.energy in dataset else np.zeros_like(kinetic)
     energy = np.nanmean(kinetic, axis=-1) + _largest(potential) + _unresolved(config, programs, dataset)
     shares = changes / np.maximum(np.sqrt(2 * energy * _mass(dataset)), _LEAST)
     tolerance, share = _rounding(programs, dataset), float(np.max(shares))

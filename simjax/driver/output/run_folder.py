@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from simjax.driver.displayed_numbers import DisplayedNumbers
 from simjax.driver.loop.call_length import CallLength
 from simjax.driver.loop.goodput import OUTPUT, GoodputLog, account
 from simjax.driver.loop.judged_triggers import EventFiles, Triggers
@@ -33,7 +34,7 @@ from simjax.driver.output.run_scene import scene_of
 from simjax.driver.output.statistics_output import StatisticsOutput
 from simjax.driver.programs.compile_cache import cache_notes, compilations
 from simjax.driver.programs.programs_of_instruments import CompiledInstruments
-from simjax.driver.programs.programs_of_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
+from simjax.driver.programs.programs_of_run import CompiledRun
 from simjax.driver.start.build import Plan
 from simjax.driver.start.environment import version_notes
 from simjax.io.checkpoint import Checkpoints
@@ -41,7 +42,6 @@ from simjax.io.files import open_in_run
 from simjax.io.formats import output_formats
 from simjax.io.frame_layout import NO_NUMBERS, written_times
 from simjax.io.instrument_files import FOLDER
-from simjax.models.measures import in_order
 from simjax.parallel import whole
 from simjax.processes import processes
 from simjax.schema.config import Config
@@ -136,7 +136,7 @@ class RunFolder:
         self.statistics = StatisticsOutput(folder, instruments.statistics, file_attributes(config, run.id), known)
         self.events = EventFiles(folder, programs, plan, run.id, keep_until_step, (counted or {}).get("events", {}))
         self._metrics: TextIO | None = None
-        self._first_energy: float | None = None
+        self._shown = DisplayedNumbers(programs.measures)
         self._log: TextIO | None = None
         self._unlogged: list[str] = []
         if keep_until_step is None:
@@ -274,18 +274,6 @@ class RunFolder:
             # Of an ensemble, the least favourable member that is still going.
             worst = {name: float(np.nanmax(d)) for name, d in self.latest.items() if not np.all(np.isnan(d))}
             self.display.update(frame.time, frame.step, pace.rate, self._shown(worst))
-
-    def _shown(self, diagnostics: Mapping[str, float]) -> Mapping[str, float]:
-        """The latest diagnostics in the form that the progress display shows: of particles those of their family."""
-        if isinstance(self.programs, CompiledFieldRun):
-            return in_order(diagnostics, self.programs.measures)
-        assert isinstance(self.programs, CompiledParticleRun)
-        energy, kinetic = diagnostics.get("energy", math.nan), diagnostics.get("kinetic_energy", 0.0)
-        if self._first_energy is None:
-            self._first_energy = energy
-        drift = (energy - self._first_energy) / kinetic if kinetic > 0 else 0.0
-        known = {**diagnostics, "energy_drift": drift}
-        return {name: known.get(name, math.nan) for name in self.programs.family.shown}
 
     def _log_metrics(self, frame: _Frame) -> None:
         line: dict[str, Any] = {"time": float(written_times(frame.time)[0]), "step": frame.step}

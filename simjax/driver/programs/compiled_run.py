@@ -58,7 +58,7 @@ class CompiledRun(abc.ABC):
     advice: str
     """Advice to a user whose run fails."""
     measures: Mapping[str, Measure]
-    """Units and meanings of its diagnostics, those first that are shown first."""
+    """Units and meanings of its diagnostics, those first that are shown first, and what must hold of them."""
     regrows = False
     """Whether a run can need more room than it was given; its calls keep the state that goes in."""
 

@@ -39,6 +39,7 @@ from simjax.io.body_files import BodyField
 from simjax.io.initial import FieldFile, require_finite
 from simjax.jaxpr.varying import vary_like
 from simjax.models import faces
+from simjax.models.measures import checked_measures
 from simjax.parallel import decompose, distribute, place_parts, region
 from simjax.report.check import ROUNDING
 from simjax.schema.config import Config, Given, component_count
@@ -74,7 +75,7 @@ class CompiledFieldRun(CompiledRun):
         self.size = self.grid.cells
         self.domain = decompose(self.grid, self.mesh, overlap=config.mesh.overlap, implementation=config.implementation)
         self.model, params = describe_model(config, self.domain)
-        self.measures = self.model.measures()
+        self.measures = checked_measures(self.model)
         self.advice = ADVICE if config.time.tolerance is None else TOLERANCE_ADVICE
         self._taken = self._with_given(given)
         check_sides(config, self.domain)
@@ -119,7 +120,8 @@ class CompiledFieldRun(CompiledRun):
                 continue
             like = own[source.components[0]]
             text = source.long_name or f"{like.long_name} at cell centres"
-            derived.append(Output(name, (CENTER,) * ndim, like.units, text, "", source.vector, source.component))
+            of_vector = {"vector": source.vector, "component": source.component, "standard_name": ""}
+            derived.append(dataclasses.replace(like, name=name, offset=(CENTER,) * ndim, long_name=text, **of_vector))
         return (*(output for output in outputs if output.name in names), *derived)
 
     def _member_state(self):

@@ -23,7 +23,6 @@ from simjax.instruments.operators import View
 from simjax.io.checkpoint import require_meta
 from simjax.models.balances import fields_of
 from simjax.models.capacities import Capacities, divisor, multiple
-from simjax.models.measures import PARTICLES
 from simjax.models.particle_balances import ParticlesWithBalances, bare_model, particles_with_balances
 from simjax.models.particle_model import evaluated, family_of
 from simjax.models.placement import Start, chosen_particles
@@ -45,11 +44,12 @@ class CompiledParticleRun(CompiledRun):
 
     regrows = True
     smaller = "fewer particles"
-    content, measures = "particles", PARTICLES
+    content = "particles"
 
     def __init__(self, config: Config, given: Sequence[str] = (), absent: Sequence = (), *, start: Start | None = None):
         super().__init__(config, absent)
         self.family = family_of(config)
+        self.measures = self.family.measures
         for path in given:
             known = [f"initial.{name}" for name in config.schema.given_at_start]
             if path not in known:

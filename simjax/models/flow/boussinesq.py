@@ -22,6 +22,7 @@ from simjax.models.flow.carrying import check_carrying
 from simjax.models.flow.several_scalars import SCALARS, SeveralScalars, check_scalars, one_per_scalar, scalar_params
 from simjax.models.flow.step.budgets import BUOYANCY, FORCES, budget_names
 from simjax.models.flow.step.momentum import EDDY_VISCOSITY, momentum_params
+from simjax.models.fluid_outputs import RANK_OF_TEMPERATURE
 from simjax.models.scalar.conserved_scalar import Source
 from simjax.ops import scalar_fluxes, staggered
 from simjax.ops.axisymmetric_divergence import RADIAL
@@ -118,6 +119,7 @@ class Boussinesq(SeveralScalars):
         )
 
     carried = "temperature"
+    rank = RANK_OF_TEMPERATURE
     units = "K"
 
     def __init__(

@@ -68,6 +68,9 @@ class CarryingFlow(ExplicitModel, Balanced):
     carried: ClassVar[str]
     """The name of the scalar in states, files and configurations."""
 
+    rank: ClassVar[int] = 1
+    """The rank of the scalar in pictures, as `Output` has it."""
+
     units: ClassVar[str]
 
     flow: incompressible.Incompressible
@@ -372,7 +375,10 @@ class CarryingFlow(ExplicitModel, Balanced):
         return self.flow.free_faces(t, state, params)
 
     def outputs(self):
-        return (Output(self.carried, self.layout.offset, self.units, self.carried), *self.flow.outputs())
+        return (
+            Output(self.carried, self.layout.offset, self.units, self.carried, rank=self.rank),
+            *self.flow.outputs(),
+        )
 
 
 def check_carrying(config: Any, carried: str) -> Iterator[tuple[str, str]]:

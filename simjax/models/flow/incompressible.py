@@ -13,11 +13,10 @@ from jax import Array
 from simjax.arguments import require_at_least, require_one_of
 from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
-from simjax.core.model import ExplicitModel, Measure, Output
+from simjax.core.model import ExplicitModel, Measure
 from simjax.errors import ConfigurationError
-from simjax.grid import AXES, CENTER, UPPER
+from simjax.grid import AXES, UPPER
 from simjax.jaxpr.jaxpr_parts import part
-from simjax.models.axisymmetric_grid import directions
 from simjax.models.declaration import model
 from simjax.models.faces import as_last_line
 from simjax.models.flow import axisymmetric_flow
@@ -51,6 +50,7 @@ from simjax.models.flow.step.momentum import (
 )
 from simjax.models.flow.step.projection import WRAPPED, Projection
 from simjax.models.flow.step.step_limit import step_limit
+from simjax.models.fluid_outputs import pressure_output, velocity_outputs, vorticity_output
 from simjax.models.sides import check_sides, velocity_layouts
 from simjax.ops import staggered
 from simjax.ops.momentum_advection import SCHEMES
@@ -415,9 +415,9 @@ class Incompressible(ExplicitModel, FlowBudgets):
         driving = {f"driving_{axis}": Measure("m s-2", f"{axis}-force that keeps the bulk velocity") for axis in axes}
         return {
             **solid_stage.measures(len(axes), self.solid),
-            "kinetic_energy": Measure("m2 s-2", "mean kinetic energy"),
-            "enstrophy": Measure("s-2", "mean enstrophy"),
-            "max_divergence": Measure("s-1", "largest divergence"),
+            "kinetic_energy": Measure("m2 s-2", "mean kinetic energy", shown="energy"),
+            "enstrophy": Measure("s-2", "mean enstrophy", shown="enstrophy"),
+            "max_divergence": Measure("s-1", "largest divergence", shown="divergence"),
             "mean_eddy_viscosity": Measure("m2 s-1", "mean eddy viscosity"),
             "mean_coefficient": Measure("1", "mean coefficient of the eddy viscosity"),
             **driving,
@@ -450,19 +450,10 @@ class Incompressible(ExplicitModel, FlowBudgets):
         }
 
     def outputs(self):
-        ndim = self.domain.grid.ndim
-        velocity = tuple(
-            Output(f"velocity_{axis}", layout.offset, layout.units, f"{direction}velocity", "", "velocity", i)
-            for i, (axis, direction, layout) in enumerate(
-                zip(AXES, directions(self.domain.grid), self.layouts, strict=False)
-            )
-        )
-        name = "vorticity" if ndim == 2 else "vorticity_magnitude"
-        return (
-            *velocity,
-            Output(name, (CENTER,) * ndim, "s-1", name.replace("_", " ")),
-            Output("pressure", self.projection.layout.offset, "m2 s-2", "kinematic pressure"),
-        )
+        grid, layouts = self.domain.grid, self.layouts
+        velocity = velocity_outputs(grid, [layout.offset for layout in layouts], layouts[0].units)
+        pressure = pressure_output(self.projection.layout.offset, "m2 s-2", "kinematic pressure")
+        return (*velocity, vorticity_output(grid.ndim), pressure)
 
     def along_bodies(self, t, state, params, points):
         """position, normal, pressure and shear_stress along bodies; see `models.flow.bodies.surface_readings`."""

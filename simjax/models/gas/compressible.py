@@ -17,6 +17,7 @@ from simjax.core.model import ExplicitModel, Output
 from simjax.grid import AXES, CENTER
 from simjax.models.axisymmetric_grid import directions, ring_volumes, tapers_of
 from simjax.models.declaration import model
+from simjax.models.fluid_outputs import RANK_OF_TEMPERATURE, pressure_output, velocity_outputs
 from simjax.models.gas import axisymmetric_gas, gas_gravity
 from simjax.models.gas.boundaries import (
     DENSITY,
@@ -441,18 +442,13 @@ class Compressible(GasBalances, ExplicitModel):
         return State(*riemann.conserved(w, params.gamma))
 
     def outputs(self):
-        center = (CENTER,) * self.domain.grid.ndim
-        names = directions(self.domain.grid)[: self.domain.grid.ndim]
-        velocity = tuple(
-            Output(f"velocity_{axis}", center, "m s-1", f"{name}velocity", vector="velocity", component=i)
-            for i, (axis, name) in enumerate(zip(AXES, names, strict=False))
-        )
+        center, ndim = (CENTER,) * self.domain.grid.ndim, self.domain.grid.ndim
         return (
             Output("density", center, "kg m-3", "density"),
-            *velocity,
-            Output("pressure", center, "Pa", "pressure"),
+            *velocity_outputs(self.domain.grid, [center] * ndim),
+            pressure_output(center, "Pa", "pressure"),
             *(Output(f"scalars_{number}", center, "1", f"scalar {number}") for number in range(self.scalars)),
-            Output("temperature", center, "K", "temperature"),
+            Output("temperature", center, "K", "temperature", rank=RANK_OF_TEMPERATURE),
             Output("mach", center, "1", "Mach number"),
             Output("schlieren", center, "kg m-4", "magnitude of the density gradient"),
         )

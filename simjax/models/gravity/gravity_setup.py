@@ -23,6 +23,7 @@ from simjax.models.gravity.force_solvers import (
 )
 from simjax.models.gravity.gravity import Gravity, conserved_names
 from simjax.models.gravity.masses_of_file import start_from_file
+from simjax.models.measures import of_particles
 from simjax.models.particle_model import ParticleFamily, particle_model, standard_normals
 from simjax.models.placement import Start, evenly, require_room
 from simjax.particles.cells import Cells, cells_for
@@ -186,7 +187,6 @@ MARGIN = 2.0  # of the speeds that a collapse gives, over those at the start
     "gravity",
     fields=(FieldSchema("displacement", vector=True), FieldSchema("velocity", vector=True)),
     check=_check,
-    steady=_steady,
     balanced=lambda ndim, counts: conserved_names(ndim),
     given_at_start=("position", "velocity"),
 )
@@ -202,9 +202,11 @@ class GravityFamily(ParticleFamily):
     at_start = "two particles may stand at the same place: check initial, or write physics.softening"
 
     @property
-    def shown(self):
+    def measures(self):
         expands = self.config.physics.hubble_rate is not None
-        return ("scale_factor", "kinetic_energy") if expands else ("kinetic_energy", "energy_drift")
+        more = {"scale_factor": "scale factor"} if expands else {"energy": "energy"}
+        shown = {"kinetic_energy": "kinetic energy", "potential_energy": "potential energy", **more}
+        return of_particles(shown, _steady(self.config))
 
     @property
     def on_mesh(self):

@@ -14,6 +14,7 @@ from jax import Array
 
 from simjax.models.capacities import capacities_of_pairs, steps_in
 from simjax.models.formulas import Values
+from simjax.models.measures import of_particles
 from simjax.models.molecular import molecular_dynamics
 from simjax.models.molecular.bond_setup import build_bonds, check_bonds, links_of, longest_bond
 from simjax.models.molecular.charge_setup import (
@@ -184,7 +185,6 @@ def _skin_length(config: Config) -> float:
     fields=(),
     least_axes=2,
     check=_check,
-    steady=_steady,
     balanced=lambda ndim, counts: molecular_dynamics.conserved_names(ndim),
     given_at_start=("position", "velocity"),
 )
@@ -197,7 +197,11 @@ class MolecularFamily(ParticleFamily):
     units = "atom-steps/s"
     advice = "Try a smaller time.dt, or another start: a lattice, or a larger particles.distance."
     at_start = "two particles may stand at the same place: check the file, or write particles.placement=random"
-    shown = ("temperature", "energy_drift")
+
+    @property
+    def measures(self):
+        shown = {"temperature": "temperature", "energy": "energy", "potential_energy": "potential energy"}
+        return of_particles(shown, _steady(self.config))
 
     @property
     def on_mesh(self):

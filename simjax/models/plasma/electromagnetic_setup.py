@@ -9,6 +9,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from simjax.models.measures import of_particles
 from simjax.models.particle_model import particle_model
 from simjax.models.plasma.boris import boosted, lorentz_factor
 from simjax.models.plasma.electromagnetic import CONSERVED, ElectromagneticPlasma, Params, light_speed
@@ -73,7 +74,6 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
     least_axes=2,
     most_axes=2,
     check=_check,
-    steady=lambda config: ("energy",),  # fields have momentum too
     balanced=lambda ndim, counts: CONSERVED,
 )
 class ElectromagneticFamily(ChargedFamily):
@@ -83,7 +83,12 @@ class ElectromagneticFamily(ChargedFamily):
     Section = RadiatingParticlesConfig
 
     seconds = (1e-6, 1e-9)
-    shown = ("magnetic_energy", "energy_drift")
+
+    @property
+    def measures(self):
+        fields = {f"{field}_energy": f"{field} energy" for field in ("magnetic", "electric")}
+        shown = {**fields, "kinetic_energy": "kinetic energy", "energy": "energy"}
+        return of_particles(shown, ("energy",))  # fields have momentum too
 
     @property
     def _components(self):

@@ -16,6 +16,7 @@ from scipy.special import ndtri
 from simjax.grid import CENTER, FACE, Grid
 from simjax.models.capacities import capacities_in, steps_in
 from simjax.models.formulas import Values
+from simjax.models.measures import of_particles
 from simjax.models.particle_model import Files, ParticleFamily, particle_model, standard_normals
 from simjax.models.placement import Start, evenly, require_room, species_of
 from simjax.models.plasma.electrostatic import ElectrostaticPlasma, Params, conserved_names
@@ -265,7 +266,6 @@ class ChargedFamily(ParticleFamily):
     "electrostatic_pic",
     fields=(FieldSchema("displacement", vector=True), FieldSchema("velocity", vector=True)),
     check=_check,
-    steady=_steady,
     balanced=lambda ndim, counts: conserved_names(ndim),
 )
 class PlasmaFamily(ChargedFamily):
@@ -275,7 +275,11 @@ class PlasmaFamily(ChargedFamily):
     Section = PlasmaParticlesConfig
 
     seconds = (1e-7, 1e-9)
-    shown = ("field_energy", "energy_drift")
+
+    @property
+    def measures(self):
+        shown = {"field_energy": "field energy", "kinetic_energy": "kinetic energy", "energy": "energy"}
+        return of_particles(shown, _steady(self.config))
 
     @property
     def _components(self):

@@ -13,6 +13,7 @@ import numpy as np
 
 from simjax.grid import AXES
 from simjax.models.capacities import Bounds, bounds_of, capacities_of_pairs, steps_in
+from simjax.models.measures import of_particles
 from simjax.models.particle_model import ParticleFamily, particle_model
 from simjax.models.placement import Start, require_room
 from simjax.models.sph.initial_conditions import LAYERS, tank
@@ -152,7 +153,6 @@ MACH = 0.13  # of the fastest particles: a fluid is weakly compressible up to 0.
     diagnosed=lambda ndim: ("position", "velocity", "density", "pressure", "image"),
     least_axes=2,
     check=_check,
-    steady=_steady,
     balanced=lambda ndim, counts: conserved_names(ndim),
 )
 class SmoothedFamily(ParticleFamily):
@@ -164,9 +164,13 @@ class SmoothedFamily(ParticleFamily):
     seconds = (2e-6, 2e-9)
     mass_keys = ("physics.rest_density",)
     advice = "Try a smaller time.dt, a larger physics.sound_speed, or some physics.artificial_viscosity."
-    shown = ("kinetic_energy", "density_deviation")
     species = ("fluid", "wall")
     scalars = ("density", "pressure")
+
+    @property
+    def measures(self):
+        shown = {"kinetic_energy": "kinetic energy", "density_deviation": "density deviation", "front_x": "front"}
+        return of_particles(shown, _steady(self.config))
 
     @property
     def _places(self) -> FluidConfig:

@@ -1,40 +1,35 @@
 """Acoustic waves in a medium of variable speed and density."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
-from jax.sharding import PartitionSpec
 
-from simjax.arguments import require_at_least, require_one_of
+from simjax.arguments import require_at_least
 from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
-from simjax.core.model import Measure, Output, SplitModel
+from simjax.core.model import Measure
 from simjax.grid import AXES, CENTER, FACE, LOWER, UPPER
-from simjax.models.axisymmetric_grid import dimensions, directions, lower_radii, radii, ring_volumes, tapers_of
+from simjax.models.axisymmetric_grid import dimensions, lower_radii, radii, ring_volumes, tapers_of
 from simjax.models.declaration import model
+from simjax.models.fluid_outputs import pressure_output, velocity_outputs
 from simjax.models.measures import times_volume
-from simjax.models.sides import check_sides, velocity_layouts
-from simjax.models.waves import axisymmetric_waves
-from simjax.models.waves.energy import WaveEnergy
-from simjax.models.waves.pml import SOUND, AbsorbingLayer, FreeSurface, Layered, Profile, Term, mirrored_layout
-from simjax.models.waves.point_sources import PointSources, gather, locate, marks_of, per_volume, receive, spread
+from simjax.models.sides import velocity_layouts
+from simjax.models.waves.pml import SOUND, AbsorbingLayer, FreeSurface, Profile, mirrored_layout
+from simjax.models.waves.point_sources import PointSources, spread
 from simjax.models.waves.scales import AxisScales, along, check_scales, scales_of
 from simjax.models.waves.scales import per_volume as per_volume_at
+from simjax.models.waves.staggered_waves import Signal, StaggeredWaves, Terms
 from simjax.models.waves.wave_setup import WaveKeys, check_waves, medium_property, points_of
 from simjax.ops import staggered_wave
-from simjax.ops.axisymmetric_divergence import RADIAL
 from simjax.ops.spacing import scaled
 from simjax.schema.model_schema import SPLITTING, FieldSchema
 
 PRESSURE = FieldSchema("pressure", units="Pa")
 VELOCITY = FieldSchema("velocity", vector=True, units="m s-1")
-
-Signal = Callable[[Array], Array]
-"""`signal(t)` -> volume injected per time, length^axes / time; an `eqx.Module`, whose arrays are parameters."""
 
 
 class State(eqx.Module):
@@ -54,7 +49,8 @@ class State(eqx.Module):
 class Params(eqx.Module):
     """speed c (length / time), density rho (mass / length^axes): scalars, or `(*grid.shape)` at cell centres.
 
-    sources (count, axes): positions, with one of the `signals` each; receivers (count, axes).
+    sources (count, axes): positions, with one of the `signals` each, volumes injected per time, length^axes / time;
+    receivers (count, axes).
     """
 
     speed: Array
@@ -103,7 +99,7 @@ class Layer(eqx.Module):
     check=check_waves,
     balanced=lambda ndim, counts: ("energy",),
 )
-class Acoustic(Layered, SplitModel, WaveEnergy):
+class Acoustic(StaggeredWaves):
     """Linear acoustics: rho du/dt = -grad p, dp/dt = -rho c^2 (div u - sum of q_k(t) delta(x - x_k)).
 
     p pressure, u particle velocity, c speed of sound, rho density, q_k volume injected per time at x_k. Velocity on
@@ -121,6 +117,7 @@ class Acoustic(Layered, SplitModel, WaveEnergy):
     """
 
     Keys = WaveKeys
+    medium = ("speed", "density")
 
     domain: Domain
     pressure_layout: FieldLayout
@@ -130,9 +127,7 @@ class Acoustic(Layered, SplitModel, WaveEnergy):
     free: tuple[tuple[bool, bool], ...] = eqx.field(static=True)
 
     def __init__(self, domain: Domain, sides: Sequence[tuple[Side, Side]], *, order: int = 2, layer_cells: int = 12):
-        require_one_of("Acoustic.order", order, staggered_wave.WEIGHTS)
-        check_sides(domain, sides, SOUND, "Acoustic", axisymmetric=True)
-        axisymmetric_waves.check(domain, sides, order, "rigid")
+        self.check_grid("Acoustic", domain, sides, order, SOUND, "rigid")
         self.domain = domain
         self.pressure_layout = center_layout([[s.scalar_boundary() for s in pair] for pair in sides], PRESSURE.units)
         self.layouts = velocity_layouts(sides, VELOCITY.units)
@@ -144,30 +139,21 @@ class Acoustic(Layered, SplitModel, WaveEnergy):
     @classmethod
     def configured(cls, setup):
         model = cls(setup.domain, setup.sides, order=setup.keys.order, layer_cells=setup.keys.layer_cells)
-        medium = {name: medium_property(setup, name) for name in ("speed", "density")}
+        medium = {name: medium_property(setup, name) for name in cls.medium}
         return model, Params(**medium, **points_of(setup))
 
     # ------------------------------------------------------------------ steps
 
     def prepare(self, params) -> Prepared:
         stiffness = jnp.asarray(params.density * params.speed**2)
-        speed = self.domain.mean(params.speed) if params.speed.ndim else params.speed
-        buoyancy = self._buoyancy(params.density)
-        layers = tuple(self._layer(axis, speed, buoyancy[axis], stiffness) for axis in range(self.domain.grid.ndim))
+        speed, buoyancy = self.mean_speed(params.speed), self._buoyancy(params.density)
+        layers = tuple(self.layer_along(axis, speed, Layer, of, stiffness) for axis, of in enumerate(buoyancy))
         scales = scales_of(self.domain, self.pressure_layout, self.order, stiffness.dtype)
         sources = None
         if params.sources is not None:
-            sources = locate(self.domain, self.pressure_layout, params.sources)
-            around = gather(sources, stiffness) if stiffness.ndim else stiffness
-            volume = self._volumes(scales, self.pressure_layout, params.sources.dtype)
-            sources = per_volume(self.domain, PointSources(sources.cells, sources.weights * around), 1 / volume)
+            volumes = self._volumes(scales, self.pressure_layout, params.sources.dtype)
+            sources = self.located_sources(params, stiffness, volumes)
         return Prepared(buoyancy, stiffness, sources, layers, scales)
-
-    def _layer(self, axis: int, speed: Array, buoyancy: Array, stiffness: Array) -> Layer | None:
-        face, center = (self.layer.profile(axis, offset, speed) for offset in (FACE, CENTER))
-        if face is None or center is None:
-            return None
-        return Layer(face, center, *(self.layer.lines(u, axis) for u in (buoyancy, stiffness)))
 
     def _buoyancy(self, density: Array) -> tuple[Array, ...]:
         """1 / mean density on the faces of every axis."""
@@ -188,75 +174,74 @@ class Acoustic(Layered, SplitModel, WaveEnergy):
     def _density_layout(self) -> FieldLayout:
         return mirrored_layout(self.pressure_layout)
 
+    @property
+    def fed_layout(self):
+        return self.pressure_layout
+
+    def fed(self, state):
+        return state.pressure
+
+    @property
+    def _gradient(self) -> tuple[Terms, ...]:
+        return tuple(((axis, 0, 1),) for axis in range(self.domain.grid.ndim))
+
+    @property
+    def _divergence(self) -> tuple[Terms]:
+        return (tuple((axis, axis, 1) for axis in range(self.domain.grid.ndim)),)
+
     def kick(self, t, dt, state, params, prepared):
-        after, lines = self._accelerated(t, dt, state, params, prepared)
+        after, lines = self.accelerated_with_lines(t, dt, state, params, prepared)
         velocity, memory = list(after.velocity), list(state.memory)
-        for axis, kept in enumerate(state.memory):
+
+        def factor_of(layer: Layer):
+            return layer.face, -dt * layer.buoyancy
+
+        for axis, terms in enumerate(self._gradient):
+            kept = state.memory[axis]
             if kept is not None:
-                layer = prepared.layers[axis]
-                terms = [Term(axis, lines[axis], kept[0], layer.face, -dt * layer.buoyancy)]
-                velocity[axis], (first,) = self.layer.correct(velocity[axis], terms, dt)
+                own = velocity[axis], terms, lines[axis], kept[:1]
+                velocity[axis], (first,) = self.absorbed(*own, prepared.layers, factor_of, dt)
                 memory[axis] = (first, kept[1])
         return State(state.pressure, tuple(velocity), tuple(memory), after.surface, state.lag)
 
-    def accelerated(self, t, dt, state, params, prepared) -> State:
-        return self._accelerated(t, dt, state, params, prepared)[0]
-
-    def _accelerated(self, t, dt, state, params, prepared) -> tuple[State, dict[int, Array]]:
-        """The state with its velocity changed by the pressure, without layers, and the pressure's slopes in these."""
-        h, width = self.domain.grid.mean_spacing, staggered_wave.halo(self.order)
-
-        def gradient(p):
-            return tuple(staggered_wave.diff_to_face(p, axis, h, self.order) for axis in range(len(h)))
-
-        slopes = self.domain.apply(gradient, state.pressure, self.pressure_layout, width, t)
-        slopes = [scaled(slope, along(prepared.scales, axis, FACE)) for axis, slope in enumerate(slopes)]
-        slopes, lines = self._read_layers(slopes)
+    def accelerated_with_lines(self, t, dt, state, params, prepared):
+        layouts = (self.pressure_layout,)
+        slopes = self.slopes(self._gradient, (state.pressure,), layouts, FACE, t, prepared.scales)
+        slopes, lines = self.read_layers(self._gradient, slopes)
         velocity, surface = [], []
-        for axis, slope in enumerate(slopes):
+        for axis, (slope,) in enumerate(slopes):
             velocity.append(state.velocity[axis] - dt * (prepared.buoyancy[axis] * slope))
             known = state.surface[axis] is not None
             surface.append(self._kick_surface(axis, dt, state, params, prepared.scales) if known else None)
         return State(state.pressure, tuple(velocity), state.memory, tuple(surface), state.lag), lines
 
-    def _read_layers(self, slopes: Sequence[Array]) -> tuple[list[Array], dict[int, Array]]:
-        """Derivatives along every axis, and those on the lines of layers by axis."""
-        read = {axis: self.layer.read(u, axis) for axis, u in enumerate(slopes) if self.layer.absorbs(axis)}
-        return [read[k][0] if k in read else u for k, u in enumerate(slopes)], {k: u for k, (_, u) in read.items()}
-
     def drift(self, t, dt, state, params, prepared):
-        h, width = self.domain.grid.mean_spacing, staggered_wave.halo(self.order)
-
-        def stretches(*velocity):
-            return tuple(staggered_wave.diff_to_center(u, axis, h, self.order) for axis, u in enumerate(velocity))
-
-        slopes = self.domain.apply(stretches, self._by_areas(state.velocity), self.layouts, width, t)
-        slopes = [scaled(slope, along(prepared.scales, axis, CENTER)) for axis, slope in enumerate(slopes)]
+        velocity = self._by_areas(state.velocity)
+        (slopes,) = self.slopes(self._divergence, velocity, self.layouts, CENTER, t, prepared.scales)
         if self.domain.grid.axisymmetric:
-            slopes[RADIAL] = slopes[RADIAL] / radii(self.domain, self.pressure_layout, state.pressure.dtype)
-        slopes, lines = self._read_layers(slopes)
+            radial, *others = slopes
+            slopes = (radial / radii(self.domain, self.pressure_layout, state.pressure.dtype), *others)
+        (slopes,), (lines,) = self.read_layers(self._divergence, (slopes,))
         factor = -dt * prepared.stiffness
         pressure = state.pressure + factor * sum(slopes[1:], slopes[0])
         for axis, surface in enumerate(state.surface):
             if surface is not None:
                 pressure = self._press(axis, pressure, factor, surface, prepared.scales)
-        terms = [
-            Term(axis, lines[axis], state.memory[axis][1], layer.center, -dt * layer.stiffness)
-            for axis, layer in enumerate(prepared.layers)
-            if layer is not None
-        ]
-        pressure, second = self.layer.correct(pressure, terms, dt)
-        memory = list(state.memory)
-        for term, kept in zip(terms, second, strict=True):
-            memory[term.axis] = (state.memory[term.axis][0], kept)
+
+        def factor_of(layer: Layer):
+            return layer.center, -dt * layer.stiffness
+
+        kept = [None if both is None else both[1] for both in state.memory]
+        own = pressure, self._divergence[0], lines, kept
+        pressure, second = self.absorbed(*own, prepared.layers, factor_of, dt)
+        memory = tuple(None if a is None else (a[0], b) for a, b in zip(state.memory, second, strict=True))
         if prepared.sources is not None:
             pressure = self._feed(t, dt, pressure, params, prepared)
-        return State(pressure, state.velocity, tuple(memory), state.surface, state.lag)
+        return State(pressure, state.velocity, memory, state.surface, state.lag)
 
     def _feed(self, t, dt, pressure: Array, params, prepared) -> Array:
         """The pressure after the sources injected their volumes."""
-        rates = jnp.stack([jnp.asarray(signal(t), pressure.dtype) for signal in params.signals])
-        return spread(prepared.sources, dt * rates, pressure)
+        return spread(prepared.sources, dt * self.strengths(t, params, pressure.dtype), pressure)
 
     def _by_areas(self, velocity: tuple[Array, ...]) -> tuple[Array, ...]:
         """The velocity, across rings times their radii, as volumes pass that grow with these."""
@@ -275,9 +260,6 @@ class Acoustic(Layered, SplitModel, WaveEnergy):
         of_axes = zip(*(one.memory for one in (state, *others)), strict=True)
         memory = tuple(formed(axis, kept) for axis, kept in enumerate(of_axes))
         return State(state.pressure, state.velocity, memory, state.surface, state.lag)
-
-    def irreversible(self, params):
-        return self.layer.irreversible()
 
     def velocity(self, t, state, params, prepared, later: float = 1.0) -> State:
         """The state with its velocity brought from t - lag to t + (later - 1) lag; for looking at, not for stepping."""
@@ -349,10 +331,6 @@ class Acoustic(Layered, SplitModel, WaveEnergy):
         square = self.domain.apply_spaced(stiffest, fields, (layout,) * len(fields), width)
         return 2 / (params.speed * jnp.sqrt(square))
 
-    def receive(self, t, state, params) -> Array:
-        """Pressure at the receivers, (receivers,)."""
-        return receive(self.domain, locate(self.domain, self.pressure_layout, params.receivers), state.pressure)
-
     def kicked_product(self, one, other, params, prepared):
         """Integral of rho u . v of two velocities."""
         total = jnp.zeros((), one.pressure.dtype)
@@ -397,19 +375,10 @@ class Acoustic(Layered, SplitModel, WaveEnergy):
         at_wall = jnp.abs(x - self.domain.grid.lower[axis]) < 0.25 * float(self.domain.grid.widths(axis).min())
         return jnp.where(at_wall, jnp.full_like(x, 0.5), jnp.ones_like(x))
 
-    def marks(self, params):
-        return marks_of(params)
-
     def diagnostics(self, t, state, params):
         """energy: see `energy`. maximum_pressure: of |p|. receiver_0, ...: pressure there."""
-        result = {
-            "energy": self.energy(t, state, params),
-            "maximum_pressure": self.domain.max(jnp.abs(state.pressure)),
-        }
-        if params.receivers is not None:
-            traces = self.receive(t, state, params)
-            result |= {f"receiver_{k}": traces[k] for k in range(traces.shape[0])}
-        return result
+        largest = self.domain.max(jnp.abs(state.pressure))
+        return {"energy": self.energy(t, state, params), "maximum_pressure": largest, **self.records(t, state, params)}
 
     def measures(self):
         energy = Measure(times_volume("J", dimensions(self.domain.grid)), "acoustic energy")
@@ -438,28 +407,14 @@ class Acoustic(Layered, SplitModel, WaveEnergy):
         """Rigid walls at rest."""
         return eqx.tree_at(lambda s: s.velocity, state, self.domain.impose(state.velocity, self.layouts, t))
 
-    def partition_specs(self, state, params):
-        specs, rest = super().partition_specs(state, params)
-        specs = eqx.tree_at(lambda s: s.lag, specs, PartitionSpec(), is_leaf=_is_spec)
-        fields = [(name, getattr(params, name)) for name in ("speed", "density")]
-        for name, value in fields:
-            if value.ndim:
-                rest = eqx.tree_at(lambda p, name=name: getattr(p, name), rest, self.domain.spec(), is_leaf=_is_spec)
-        return specs, rest
-
     def unphysical(self, state, params):
         wrong = ~((params.speed > 0) & (params.density > 0))
-        found = {"speed or density <= 0": wrong}
-        if self.domain.grid.axisymmetric and params.sources is not None:
-            found |= axisymmetric_waves.misplaced(params.sources, rings=False)
-        return {what: jnp.broadcast_to(where, self.domain.block_shape) for what, where in found.items()}
+        return self.with_misplaced_sources({"speed or density <= 0": wrong}, params, rings=False)
 
     def outputs(self):
-        velocity = tuple(
-            Output(f"velocity_{a}", layout.offset, layout.units, f"{name}velocity", vector="velocity", component=i)
-            for i, (a, name, layout) in enumerate(zip(AXES, directions(self.domain.grid), self.layouts, strict=False))
-        )
-        return (Output("pressure", self.pressure_layout.offset, "Pa", "acoustic pressure"), *velocity)
+        offsets = [layout.offset for layout in self.layouts]
+        pressure = pressure_output(self.pressure_layout.offset, "Pa", "acoustic pressure")
+        return (pressure, *velocity_outputs(self.domain.grid, offsets, self.layouts[0].units))
 
     def observe(self, t, state, params) -> dict[str, Array]:
         now = self.velocity(t, state, params, self.prepare(params))
@@ -477,7 +432,3 @@ def _top(scales: AxisScales, axis: int) -> Array | float:
     """The scale on the upper face of the last cell; 1.0 along a uniform axis."""
     one = scales[axis]
     return 1.0 if one is None else one.top
-
-
-def _is_spec(node) -> bool:
-    return isinstance(node, PartitionSpec)

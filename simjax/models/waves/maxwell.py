@@ -1,44 +1,38 @@
 """Electromagnetic waves in a medium of variable permittivity, permeability and conductivity."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.sharding import PartitionSpec
 
-from simjax.arguments import require_at_least, require_one_of
+from simjax.arguments import require_at_least
 from simjax.core.boundary import FieldLayout, Side
 from simjax.core.domain import Domain
-from simjax.core.model import Measure, Output, SplitModel
+from simjax.core.model import Measure, Output
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER, FACE
 from simjax.models.axisymmetric_grid import dimensions, directions
 from simjax.models.declaration import model
 from simjax.models.measures import times_volume
-from simjax.models.sides import check_sides
 from simjax.models.waves import axisymmetric_waves
-from simjax.models.waves.curl_layers import Layer, absorbed, factor_of_curl, of_memories, read_layers
 from simjax.models.waves.energy import ENERGY
 from simjax.models.waves.light_energy import LightEnergy
 from simjax.models.waves.medium import LightMedium, Property, least
-from simjax.models.waves.pml import LIGHT, AbsorbingLayer, Layered, mirrored_layout
-from simjax.models.waves.point_sources import PointSources, gather, locate, marks_of, per_volume, receive, spread
-from simjax.models.waves.scales import AxisScales, along, check_scales, scales_of
+from simjax.models.waves.pml import LIGHT, AbsorbingLayer, Profile, mirrored_layout
+from simjax.models.waves.point_sources import PointSources, gather, spread
+from simjax.models.waves.scales import AxisScales, check_scales, scales_of
 from simjax.models.waves.scales import per_volume as per_volume_at
+from simjax.models.waves.staggered_waves import Signal, StaggeredWaves, Terms, of_memories
 from simjax.models.waves.wave_setup import WaveKeys, check_light, medium_function, points_of
-from simjax.models.waves.yee import ELECTRIC, MAGNETIC, POLARISATIONS, Curl, layout_of, layouts_of, terms_of_curl
+from simjax.models.waves.yee import ELECTRIC, MAGNETIC, POLARISATIONS, layout_of, layouts_of, terms_of_curl
 from simjax.ops import staggered_wave
 from simjax.ops.axisymmetric_divergence import RADIAL
-from simjax.ops.spacing import scaled
 from simjax.schema.kinds import Text, key
 from simjax.schema.model_schema import SPLITTING, FieldSchema
-
-Signal = Callable[[Array], Array]
-"""`signal(t)` -> strength of a current element; an `eqx.Module`, whose arrays are parameters."""
 
 _POLARISATION_OF = {"maxwell_tm": "tm", "maxwell_te": "te", "maxwell": "full"}
 
@@ -60,7 +54,8 @@ class Params(eqx.Module):
     """permittivity, permeability, conductivity (None: an insulator): scalars, one value for each cell `(*grid.shape)`,
     functions of place `f(*coordinates)`, or what `Maxwell.averaged` makes of these, one array for each component.
 
-    sources (count, axes): positions, with one of the `signals` each; receivers (count, axes).
+    sources (count, axes): positions, with one of the `signals` each, strengths of current elements; receivers (count,
+    axes).
     """
 
     permittivity: Property
@@ -74,6 +69,16 @@ class Params(eqx.Module):
         numbers = {"permittivity": self.permittivity, "permeability": self.permeability}
         require_at_least("Maxwell.Params", numbers, strictly=True)
         require_at_least("Maxwell.Params", {"conductivity": self.conductivity})
+
+
+class Layer(eqx.Module):
+    """Layers along one axis: profiles on faces and at centres, and the medium of `Prepared` on their lines."""
+
+    face: Profile
+    center: Profile
+    impermittivity: tuple[Array, ...]
+    decay: tuple[Array, ...] | None
+    impermeability: tuple[Array, ...]
 
 
 class Prepared(eqx.Module):
@@ -116,7 +121,7 @@ def _maxwell(name: str, axes: int, electric: tuple[str, ...], magnetic: tuple[st
 @_maxwell("maxwell_tm", 2, ("z",), AXES[:2])
 @_maxwell("maxwell_te", 2, AXES[:2], ("z",))
 @_maxwell("maxwell", 3, AXES, AXES)
-class Maxwell(LightMedium, Layered, SplitModel, LightEnergy):
+class Maxwell(LightMedium, LightEnergy, StaggeredWaves):
     """Maxwell's equations: eps dE/dt = curl H - sigma E - J, mu dH/dt = -curl E, J = sum of q_k(t) delta(x - x_k).
 
     E electric and H magnetic field, eps permittivity, mu permeability, sigma conductivity, J currents along `along`
@@ -139,6 +144,8 @@ class Maxwell(LightMedium, Layered, SplitModel, LightEnergy):
         along: str | None = key(
             Text(optional=True, pattern="[xyz]", described="x, y or z"), None, about="component of E fed and recorded"
         )
+
+    medium = ("permittivity", "permeability", "conductivity")
 
     domain: Domain
     electric_layouts: tuple[FieldLayout, ...]
@@ -173,9 +180,7 @@ class Maxwell(LightMedium, Layered, SplitModel, LightEnergy):
             raise ConfigurationError(
                 f"Maxwell: along={along} but E has the components {', '.join(AXES[c] for c in electric)}; write one."
             )
-        require_one_of("Maxwell.order", order, staggered_wave.WEIGHTS)
-        check_sides(domain, sides, LIGHT, "Maxwell", axisymmetric=True)
-        axisymmetric_waves.check(domain, sides, order, "conductor")
+        self.check_grid("Maxwell", domain, sides, order, LIGHT, "conductor")
         self.domain, self.polarisation, self.order, self.media = domain, polarisation, order, None
         self.along = electric.index(AXES.index(along))
         self.electric_layouts, self.magnetic_layouts = layouts_of(domain.grid, sides, electric, magnetic)
@@ -194,15 +199,14 @@ class Maxwell(LightMedium, Layered, SplitModel, LightEnergy):
             order=keys.order,
             layer_cells=keys.layer_cells,
         )
-        names = ("permittivity", "permeability", "conductivity")
-        return model, Params(**{name: medium_function(setup, name) for name in names}, **points_of(setup))
+        return model, Params(**{name: medium_function(setup, name) for name in cls.medium}, **points_of(setup))
 
     @property
-    def curls_of_magnetic(self) -> tuple[Curl, ...]:
+    def curls_of_magnetic(self) -> tuple[Terms, ...]:
         return terms_of_curl(self.domain.grid, *POLARISATIONS[self.polarisation])
 
     @property
-    def curls_of_electric(self) -> tuple[Curl, ...]:
+    def curls_of_electric(self) -> tuple[Terms, ...]:
         electric, magnetic = POLARISATIONS[self.polarisation]
         return terms_of_curl(self.domain.grid, magnetic, electric)
 
@@ -211,8 +215,7 @@ class Maxwell(LightMedium, Layered, SplitModel, LightEnergy):
     def prepare(self, params) -> Prepared:
         params = self.averaged(params)
         permittivity, permeability = map(least, (params.permittivity, params.permeability))
-        speed = 1 / jnp.sqrt(permittivity * permeability)
-        speed = self.domain.mean(speed) if speed.ndim else speed
+        speed = self.mean_speed(1 / jnp.sqrt(permittivity * permeability))
         impermittivity = tuple(1 / e for e in self.at_edges(params.permittivity))
         decay = None
         if params.conductivity is not None:
@@ -221,53 +224,37 @@ class Maxwell(LightMedium, Layered, SplitModel, LightEnergy):
         scales = scales_of(self.domain, self.medium_layout, self.order, permittivity.dtype)
         sources = None
         if params.sources is not None:
-            layout = self.electric_layouts[self.along]
+            layout, value = self.fed_layout, impermittivity[self.along]
             if self.domain.grid.axisymmetric and layout.offset[RADIAL] != FACE:
                 raise ConfigurationError(f"{axisymmetric_waves.ALONG_AXIS}.")
-            sources = locate(self.domain, layout, params.sources)
-            value = impermittivity[self.along]
-            around = gather(sources, value) if value.ndim else value
-            scale = 1 / self._volumes(scales, layout, value.dtype, rings=self.polarisation == "tm")
-            sources = per_volume(self.domain, PointSources(sources.cells, sources.weights * around), scale)
+            volumes = self._volumes(scales, layout, value.dtype, rings=self.polarisation == "tm")
+            sources = self.located_sources(params, value, volumes)
         impermeability = self.inverse_at_faces(params.permeability)
         medium = impermittivity, decay, impermeability
-        layers = tuple(self._layer(axis, speed, medium) for axis in range(self.domain.grid.ndim))
+        layers = tuple(self.layer_along(axis, speed, Layer, *medium) for axis in range(self.domain.grid.ndim))
         return Prepared(impermittivity, decay, impermeability, layers, sources, scales)
 
-    def _layer(self, axis: int, speed: Array, medium) -> Layer | None:
-        face, center = (self.layer.profile(axis, offset, speed) for offset in (FACE, CENTER))
-        if face is None or center is None:
-            return None
-        return Layer(face, center, *jax.tree.map(lambda u: self.layer.lines(u, axis), medium))
+    @property
+    def fed_layout(self):
+        return self.electric_layouts[self.along]
 
-    def _slopes(
-        self, curls: Sequence[Curl], fields, layouts, difference, t, scales: Sequence[Array | float]
-    ) -> tuple[tuple[Array, ...], ...]:
-        """Every term of the curls with its sign; scales: of the derivatives, one per axis."""
-        h, fields, layouts = self.domain.grid.mean_spacing, tuple(fields), tuple(layouts)
+    def fed(self, state):
+        return state.electric[self.along]
+
+    def slopes(self, terms, fields, layouts, offset, t, scales):
+        if not self.domain.grid.axisymmetric or len(fields) > 1:
+            return super().slopes(terms, fields, layouts, offset, t, scales)
         # An only component goes around the axis: along r its moment has the slope.
-        around = self.domain.grid.axisymmetric and len(fields) == 1
-        if around:
-            fields, layouts = (*fields, axisymmetric_waves.with_radii(self.domain, fields[0], layouts[0])), layouts * 2
-
-        def terms(*padded):
-            return tuple(
-                tuple(
-                    sign * difference(padded[1 if around and axis == RADIAL else f], axis, h, self.order)
-                    for axis, f, sign in curl
-                )
-                for curl in curls
-            )
-
-        found = self.domain.apply(terms, fields, layouts, staggered_wave.halo(self.order), t)
-
-        def finished(slope: Array, axis: int) -> Array:
-            slope = scaled(slope, scales[axis])
-            return axisymmetric_waves.per_radius(self.domain, slope, layouts[0]) if around and axis == RADIAL else slope
-
+        domain, (field,), (layout,) = self.domain, fields, layouts
+        moments = tuple(tuple((axis, int(axis == RADIAL), sign) for axis, _, sign in own) for own in terms)
+        both = field, axisymmetric_waves.with_radii(domain, field, layout)
+        found = super().slopes(moments, both, (layout, layout), offset, t, scales)
         return tuple(
-            tuple(finished(slope, axis) for slope, (axis, _, _) in zip(slopes, curl, strict=True))
-            for slopes, curl in zip(found, curls, strict=True)
+            tuple(
+                axisymmetric_waves.per_radius(domain, slope, layout) if axis == RADIAL else slope
+                for slope, (axis, _, _) in zip(slopes, own, strict=True)
+            )
+            for slopes, own in zip(found, terms, strict=True)
         )
 
     def _volumes(self, scales: AxisScales, layout: FieldLayout, dtype, rings: bool = False) -> Array | float:
@@ -281,27 +268,22 @@ class Maxwell(LightMedium, Layered, SplitModel, LightEnergy):
         return areas * axisymmetric_waves.lengths(self.domain, layout, dtype)
 
     def kick(self, t, dt, state, params, prepared):
-        after, lines = self._accelerated(t, dt, state, params, prepared)
+        after, lines = self.accelerated_with_lines(t, dt, state, params, prepared)
         magnetic, memory = [], []
         for k, (u, curl) in enumerate(zip(after.magnetic, self.curls_of_electric, strict=True)):
 
             def factor_of(layer: Layer, k=k):
                 return layer.center, -dt * layer.impermeability[k]
 
-            u, kept = absorbed(self.layer, u, curl, lines[k], state.magnetic_memory[k], prepared.layers, factor_of, dt)
+            u, kept = self.absorbed(u, curl, lines[k], state.magnetic_memory[k], prepared.layers, factor_of, dt)
             magnetic.append(u)
             memory.append(kept)
         return State(state.electric, tuple(magnetic), state.electric_memory, tuple(memory), state.lag)
 
-    def accelerated(self, t, dt, state, params, prepared) -> State:
-        return self._accelerated(t, dt, state, params, prepared)[0]
-
-    def _accelerated(self, t, dt, state, params, prepared) -> tuple[State, tuple]:
-        """The state with H changed by the curl of E, without layers, and the terms of the curl in these."""
+    def accelerated_with_lines(self, t, dt, state, params, prepared):
         curls = self.curls_of_electric
-        scales = [along(prepared.scales, axis, CENTER) for axis in range(self.domain.grid.ndim)]
-        slopes = self._slopes(curls, state.electric, self.electric_layouts, staggered_wave.diff_to_center, t, scales)
-        slopes, lines = read_layers(self.layer, curls, slopes)
+        slopes = self.slopes(curls, state.electric, self.electric_layouts, CENTER, t, prepared.scales)
+        slopes, lines = self.read_layers(curls, slopes)
         magnetic = tuple(
             u - dt * (prepared.impermeability[k] * sum(terms[1:], terms[0]))
             for k, (u, terms) in enumerate(zip(state.magnetic, slopes, strict=True))
@@ -310,24 +292,21 @@ class Maxwell(LightMedium, Layered, SplitModel, LightEnergy):
 
     def drift(self, t, dt, state, params, prepared):
         curls = self.curls_of_magnetic
-        scales = [along(prepared.scales, axis, FACE) for axis in range(self.domain.grid.ndim)]
-        slopes = self._slopes(curls, state.magnetic, self.magnetic_layouts, staggered_wave.diff_to_face, t, scales)
-        slopes, lines = read_layers(self.layer, curls, slopes)
+        slopes = self.slopes(curls, state.magnetic, self.magnetic_layouts, FACE, t, prepared.scales)
+        slopes, lines = self.read_layers(curls, slopes)
         electric, memory = [], []
         for k, (u, curl, terms) in enumerate(zip(state.electric, curls, slopes, strict=True)):
 
             def factor_of(layer: Layer, k=k):
-                return layer.face, factor_of_curl(dt, k, layer)
+                return layer.face, _factor_of_curl(dt, k, layer)
 
             kept = 1.0
             if prepared.decay is not None:
                 lost = 0.5 * dt * prepared.decay[k]
                 kept = (1 - lost) / (1 + lost)
-            factor = factor_of_curl(dt, k, prepared)
+            factor = _factor_of_curl(dt, k, prepared)
             u = kept * u + factor * sum(terms[1:], terms[0])
-            u, memories = absorbed(
-                self.layer, u, curl, lines[k], state.electric_memory[k], prepared.layers, factor_of, dt
-            )
+            u, memories = self.absorbed(u, curl, lines[k], state.electric_memory[k], prepared.layers, factor_of, dt)
             electric.append(u)
             memory.append(memories)
         if prepared.sources is not None:
@@ -341,12 +320,11 @@ class Maxwell(LightMedium, Layered, SplitModel, LightEnergy):
         return State(state.electric, state.magnetic, electric, magnetic, state.lag)
 
     def irreversible(self, params):
-        return self.layer.irreversible() or ("conduction" if params.conductivity is not None else "")
+        return super().irreversible(params) or ("conduction" if params.conductivity is not None else "")
 
     def feed(self, t, dt, u: Array, params, prepared) -> Array:
         """E after the currents: dE = -dt J / (eps + sigma dt / 2)."""
-        currents = jnp.stack([jnp.asarray(signal(t), u.dtype) for signal in params.signals])
-        sources = prepared.sources
+        currents, sources = self.strengths(t, params, u.dtype), prepared.sources
         if prepared.decay is not None:
             decay = prepared.decay[self.along]
             lost = 0.5 * dt * (gather(sources, decay) if decay.ndim else decay)
@@ -386,22 +364,11 @@ class Maxwell(LightMedium, Layered, SplitModel, LightEnergy):
             width,
         )
 
-    def receive(self, t, state, params) -> Array:
-        """The component `along` of E at the receivers, (receivers,)."""
-        points = locate(self.domain, self.electric_layouts[self.along], params.receivers)
-        return receive(self.domain, points, state.electric[self.along])
-
-    def marks(self, params):
-        return marks_of(params)
-
     def diagnostics(self, t, state, params):
         """energy: see `energy`. maximum_electric: of any component's size. receiver_0, ...: E there."""
         largest = [self.domain.max(jnp.abs(u)) for u in state.electric]
-        result = {"energy": self.energy(t, state, params), "maximum_electric": jnp.max(jnp.stack(largest))}
-        if params.receivers is not None:
-            traces = self.receive(t, state, params)
-            result |= {f"receiver_{k}": traces[k] for k in range(traces.shape[0])}
-        return result
+        maximum = jnp.max(jnp.stack(largest))
+        return {"energy": self.energy(t, state, params), "maximum_electric": maximum, **self.records(t, state, params)}
 
     def measures(self):
         energy = Measure(times_volume("J", dimensions(self.domain.grid)), "electromagnetic energy")
@@ -415,7 +382,7 @@ class Maxwell(LightMedium, Layered, SplitModel, LightEnergy):
         return {"electric": self.electric_layouts, "magnetic": self.magnetic_layouts}
 
     def state_from(self, fields, params):
-        def memories(curls: tuple[Curl, ...]):
+        def memories(curls: tuple[Terms, ...]):
             return tuple(
                 tuple(jnp.zeros_like(like) if self.layer.absorbs(axis) else None for axis, _, _ in curl)
                 for curl in curls
@@ -436,22 +403,11 @@ class Maxwell(LightMedium, Layered, SplitModel, LightEnergy):
         magnetic = self.domain.impose(state.magnetic, self.magnetic_layouts, t)
         return eqx.tree_at(lambda s: (s.electric, s.magnetic), state, (electric, magnetic))
 
-    def partition_specs(self, state, params):
-        specs, rest = super().partition_specs(state, params)
-        for name in ("permittivity", "permeability", "conductivity"):
-            value = getattr(params, name)
-            if value is not None and not callable(value):
-                cut = jax.tree.map(lambda u: self.domain.spec() if u.ndim else PartitionSpec(), value)
-                rest = eqx.tree_at(lambda p, name=name: getattr(p, name), rest, cut, is_leaf=_is_spec)
-        return specs, rest
-
     def unphysical(self, state, params):
         averaged = self.averaged(params)
         permittivity, permeability = map(least, (averaged.permittivity, averaged.permeability))
         found = {"permittivity or permeability <= 0": ~((permittivity > 0) & (permeability > 0))}
-        if self.domain.grid.axisymmetric and params.sources is not None:
-            found |= axisymmetric_waves.misplaced(params.sources, rings=self.polarisation == "tm")
-        return {what: jnp.broadcast_to(where, self.domain.block_shape) for what, where in found.items()}
+        return self.with_misplaced_sources(found, params, rings=self.polarisation == "tm")
 
     def outputs(self):
         result = []
@@ -484,5 +440,7 @@ class Maxwell(LightMedium, Layered, SplitModel, LightEnergy):
 Maxwell.Params, Maxwell.State = Params, State
 
 
-def _is_spec(node) -> bool:
-    return isinstance(node, PartitionSpec)
+def _factor_of_curl(dt, component: int, medium: Any) -> Array:
+    """Factor of a component of the curl of H in a drift; medium: of the whole block (`Prepared`) or a layer."""
+    factor = dt * medium.impermittivity[component]
+    return factor if medium.decay is None else factor / (1 + 0.5 * dt * medium.decay[component])

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from simjax.core.boundary import Boundary, Dirichlet, FieldLayout, Neumann, Periodic, PeriodicSide, Side
 from simjax.grid import CENTER, FACE, Grid
 from simjax.models.waves.axisymmetric_waves import on_axis
+from simjax.models.waves.staggered_waves import Terms
 from simjax.ops.axisymmetric_divergence import RADIAL
 
 POLARISATIONS: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
@@ -17,11 +18,8 @@ POLARISATIONS: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
 ELECTRIC, MAGNETIC = "V m-1", "A m-1"
 """Units of E and H."""
 
-Curl = tuple[tuple[int, int, int], ...]
-"""Terms of one component of a curl: (axis of the derivative, position of the component in its tuple, sign)."""
 
-
-def terms_of_curl(grid: Grid, of: Sequence[int], there: Sequence[int]) -> tuple[Curl, ...]:
+def terms_of_curl(grid: Grid, of: Sequence[int], there: Sequence[int]) -> tuple[Terms, ...]:
     """For every component in `of`, the terms of the curl of a field with the components `there`."""
     sign = -1 if grid.axisymmetric else 1  # (r, z, phi) is left-handed
     result = []

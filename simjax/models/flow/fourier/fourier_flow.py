@@ -16,6 +16,7 @@ from simjax.core.domain import Domain
 from simjax.core.model import Measure, Output
 from simjax.grid import AXES, CENTER
 from simjax.models.flow.fourier.random_forcing import Band
+from simjax.models.fluid_outputs import velocity_outputs
 from simjax.models.spectral.base import Force, SpectralModel, periodic_layout, precision_of
 from simjax.schema.kinds import Integer, ListOf, Real, key
 from simjax.schema.model_schema import FieldSchema
@@ -204,8 +205,8 @@ class SpectralFlow(SpectralModel):
 
     def measures(self):
         named = {
-            "kinetic_energy": Measure("m2 s-2", "mean kinetic energy"),
-            "enstrophy": Measure("s-2", "mean enstrophy"),
+            "kinetic_energy": Measure("m2 s-2", "mean kinetic energy", shown="energy"),
+            "enstrophy": Measure("s-2", "mean enstrophy", shown="enstrophy"),
             "dissipation": Measure("m2 s-3", "mean dissipation"),
             "energy_injection": Measure("m2 s-3", "energy fed by forces"),
             "integral_scale": Measure("m", "integral scale"),
@@ -231,11 +232,8 @@ class SpectralFlow(SpectralModel):
         return (periodic_layout(self.domain, "m s-1"),) * self.domain.grid.ndim
 
     def velocity_outputs(self) -> tuple[Output, ...]:
-        offset = (CENTER,) * self.domain.grid.ndim
-        return tuple(
-            Output(f"velocity_{axis}", offset, "m s-1", f"{axis}-velocity", vector="velocity", component=i)
-            for i, axis in enumerate(AXES[: self.domain.grid.ndim])
-        )
+        ndim = self.domain.grid.ndim
+        return velocity_outputs(self.domain.grid, [(CENTER,) * ndim] * ndim)
 
 
 SpectralFlow.Params = Params

@@ -3,11 +3,11 @@
 import jax.numpy as jnp
 from jax import Array
 
-from simjax.core.model import Output
 from simjax.errors import ConfigurationError
-from simjax.grid import AXES, CENTER
+from simjax.grid import AXES
 from simjax.models.declaration import model
 from simjax.models.flow.fourier.fourier_flow import VELOCITY, SpectralFlow, square_of
+from simjax.models.fluid_outputs import vorticity_output
 from simjax.models.spectral.base import precision_of
 from simjax.ops.scaling import scaled, times_i
 
@@ -94,8 +94,7 @@ class SpectralVelocity(SpectralFlow):
         return {"velocity": project(self.basis.wavenumbers(precision_of(velocity)), velocity)}
 
     def outputs(self):
-        magnitude = Output("vorticity_magnitude", (CENTER,) * 3, "s-1", "vorticity magnitude")
-        return (*self.velocity_outputs(), magnitude)
+        return (*self.velocity_outputs(), vorticity_output(3))
 
     def observe(self, t, state, params):
         (kx, ky, kz), (u, v, w) = self.basis.wavenumbers(precision_of(state)), state["velocity"]

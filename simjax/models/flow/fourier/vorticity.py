@@ -3,11 +3,11 @@
 import jax.numpy as jnp
 from jax import Array, lax
 
-from simjax.core.model import Output
 from simjax.errors import ConfigurationError
-from simjax.grid import AXES, CENTER
+from simjax.grid import AXES
 from simjax.models.declaration import model
 from simjax.models.flow.fourier.fourier_flow import SpectralFlow, square_of
+from simjax.models.fluid_outputs import vorticity_output
 from simjax.models.spectral.base import precision_of
 from simjax.ops.scaling import scaled, times_i
 from simjax.schema.model_schema import FieldSchema
@@ -107,8 +107,7 @@ class Vorticity(SpectralFlow):
         return jnp.where(square_of(self.basis.indices()) == 0, 0, vorticity)
 
     def outputs(self):
-        vorticity = Output("vorticity", (CENTER,) * 2, "s-1", "vorticity")
-        return (vorticity, *self.velocity_outputs())
+        return (vorticity_output(2), *self.velocity_outputs())
 
     def observe(self, t, state, params):
         k = self.basis.wavenumbers(precision_of(state))
