@@ -15,7 +15,7 @@ from simjax.core.boundary import FieldLayout, Side
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Output
 from simjax.grid import AXES, CENTER
-from simjax.models.axisymmetric_grid import directions, ring_volumes, tapers_of
+from simjax.models.axisymmetric_grid import ring_volumes, tapers_of
 from simjax.models.declaration import model
 from simjax.models.fluid_outputs import RANK_OF_TEMPERATURE, pressure_output, velocity_outputs
 from simjax.models.gas import axisymmetric_gas, gas_gravity
