@@ -14,7 +14,6 @@ from simjax.core.domain import Domain
 from simjax.grid import AXES
 from simjax.models.declaration import model
 from simjax.models.flow import carrying, incompressible, several_scalars
-from simjax.models.flow.axisymmetric_flow import ALONG_AXIS
 from simjax.models.flow.body_surface import names_along
 from simjax.models.flow.budgets import BUOYANCY, FORCES, budget_names
 from simjax.models.flow.carrying import check_carrying
@@ -54,9 +53,6 @@ class Params(several_scalars.Params):
 def _check(config: Any) -> Iterator[tuple[str, str]]:
     yield from check_carrying(config, "temperature")
     yield from check_scalars(config)
-    sought = () if config.inverse is None else {unknown.path for unknown in config.inverse.unknowns}
-    if config.grid.axisymmetric and (config.physics.gravity[RADIAL] != 0 or "physics.gravity_x" in sought):
-        yield "physics.gravity", ALONG_AXIS
 
 
 @model(
