@@ -8,15 +8,13 @@ from simjax.core.boundary import FieldLayout, PeriodicSide, Side, SlipWall
 from simjax.core.domain import Domain
 from simjax.grid import AXES, LOWER
 from simjax.models.flow import balance
-from simjax.models.flow.features import OPEN, Choices, refusals
+from simjax.models.flow.features import ENDS, OPEN, Choices, refusals
 from simjax.models.flow.openings import openings_of
 from simjax.models.flow.solid_setup import check_solid
 from simjax.models.flow.solids import Solid
 from simjax.ops.axisymmetric import RADIAL
 from simjax.schema.model_schema import IMEX
 from simjax.schema.sides import sides_of
-
-ENDS = ("lower", "upper")
 
 
 def choices_of(

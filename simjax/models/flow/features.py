@@ -21,6 +21,7 @@ DYNAMIC = "dynamic_smagorinsky"
 MIRRORS = ("periodic", "slip")
 """Kinds of side at which a mirrored flow is a smooth one, so that wide stencils keep their order."""
 OPEN = ("outflow", "open")
+ENDS = ("lower", "upper")
 WALL_MODEL = "wall_model"
 WHOLE_STEPS = ("kutta3", "euler", "midpoint", "heun", "rk4")
 """Schemes whose last stage takes the whole step, so that what a body takes in it is what it takes in the step."""
@@ -86,6 +87,9 @@ FEATURES = {
     "walls": Feature("sides other than periodic and slip", without="periodic or slip sides"),
     "opening": Feature("open sides (outflow, open)", without="periodic, no_slip, slip and inflow sides alone"),
     "opening_across_r": Feature("open sides across x (outflow, open)", instead="write a wall or an inflow"),
+    "one_pressure": Feature(
+        "a pressure given at one end of an axis (open)", without="pressures given at both ends of an axis or at none"
+    ),
     "passage": Feature(
         "sides that the flow passes (inflow, outflow, open)", without="sides that nothing flows through"
     ),
@@ -122,6 +126,9 @@ EXCLUSIONS = Exclusions(
         Exclusion("bulk_velocity", "bodies", "as a uniform force would move what is inside of them"),
         Exclusion("implicit", "bodies", "around which its solve is not made"),
         Exclusion("other_steps", "bodies", "as the force on them is that of a whole step"),
+        Exclusion("tridiagonal", "rings", "as it solves along lines of equal cells"),
+        Exclusion("tridiagonal", "stretching", "as it solves along lines of equal cells"),
+        Exclusion("tridiagonal", "one_pressure", "as it solves along lines of which both ends are alike"),
         Exclusion("tridiagonal", "bodies", "around which it does not solve"),
         Exclusion("spectral", "stretched_bodies", "on which alone it solves around them"),
         Exclusion("wide_flux", "bodies", "as its fluxes are sums over neighbouring faces, closed ones in bodies"),
@@ -238,7 +245,9 @@ class Choices:
         found, homogeneous = {"passage": self.passages[0]} if self.passages else {}, False
         for number, (axis, pair) in enumerate(zip(AXES, self.sides, strict=False)):
             homogeneous |= pair[0] == "periodic" and axis not in self.stretched
-            for end, kind in zip(("lower", "upper"), pair, strict=True):
+            if pair.count("open") == 1:
+                found.setdefault("one_pressure", f"boundaries.{axis}.{ENDS[pair.index('open')]} = open")
+            for end, kind in zip(ENDS, pair, strict=True):
                 given = f"boundaries.{axis}.{end} = {kind}"
                 if kind not in MIRRORS:
                     found.setdefault("walls", given)

@@ -306,7 +306,10 @@ def test_what_scalars_heat_and_python_callers_do_not_take_is_told_too():
     with pytest.raises(ConfigurationError, match=r"physics\.gravity along r: expected a Cart.*write \[0, g\]"):
         sj.configure(sj.Boussinesq, **(RUN | {"physics": heat, "initial": RUN["initial"] | {"temperature": "0"}}))
     dye = {"viscosity": 0.1, "scheme": "weno5"}
-    with pytest.raises(ConfigurationError, match=r"physics\.scheme = weno5: expected a Cartesian grid, as its fluxes would be of second"):
+    with pytest.raises(
+        ConfigurationError,
+        match=r"physics\.scheme = weno5: expected a Cartesian grid",
+    ):
         sj.configure(sj.PassiveScalar, **(RUN | {"physics": dye, "initial": RUN["initial"] | {"concentration": "0"}}))
     cold = {"boundaries": {"x": {"lower": {"kind": "slip", "value": 1.0}, "upper": "slip"}, "y": "periodic"}}
     given = RUN | {"initial": RUN["initial"] | {"concentration": "0"}} | cold
@@ -317,11 +320,11 @@ def test_what_scalars_heat_and_python_callers_do_not_take_is_told_too():
         PassiveScalar(domain, [(SlipWall(Dirichlet(1.0)), NoSlipWall()), PERIODIC])
     with pytest.raises(ConfigurationError, match=r"physics\.scheme = weno5"):
         PassiveScalar(domain, [PIPE, PERIODIC], "weno5")
-    with pytest.raises(ConfigurationError, match=r"boundaries\.x\.upper = open: expected a Cart.*write a wall or an inflow"):
+    with pytest.raises(ConfigurationError, match=r"boundaries\.x\.upper = open: .*; write a wall or an inflow"):
         Incompressible(domain, [(SlipWall(), OpenSide()), PERIODIC])
     with pytest.raises(ConfigurationError, match=r"physics\.turbulence = wale: expected a Cart"):
         Incompressible(domain, [PIPE, PERIODIC], turbulence="wale")
-    with pytest.raises(ConfigurationError, match="tridiagonal.* the grid is axisymmetric along x"):
+    with pytest.raises(ConfigurationError, match="tridiagonal: expected a Cartesian grid"):
         Incompressible(domain, [PIPE, PERIODIC], pressure_solver="tridiagonal")
     model = Incompressible(domain, [PIPE, PERIODIC])
     turning = model.Params(jnp.asarray(0.1), jnp.asarray(0.0), rotation=jnp.asarray([1.0]))

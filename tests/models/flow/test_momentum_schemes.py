@@ -211,9 +211,15 @@ def test_a_constant_scalar_stays_one_beside_central4():
 @pytest.mark.parametrize(
     "changes, sentence",
     [
-        ({"boundaries": {"y": "no_slip"}}, r"expected periodic or slip sides, .* got boundaries\.y\.lower = no_slip"),
-        ({"grid": {"shape": [8, 8], "stretch": {"y": {"tanh": {"strength": 1.0}}}}}, r"expected a uniform grid, .* got grid\.stretch\.y; write central2, upwind3 or upwind5"),
-        ({"physics": {"viscosity": 0.1, "pressure_solver": "multigrid"}}, "pressure_solver = multigrid: expected a flow of second order"),
+        ({"boundaries": {"y": "no_slip"}}, r"periodic or slip sides, .* got boundaries\.y\.lower = no"),
+        (
+            {"grid": {"shape": [8, 8], "stretch": {"y": {"tanh": {"strength": 1.0}}}}},
+            r"uniform grid, .* got grid\.stretch\.y",
+        ),
+        (
+            {"physics": {"viscosity": 0.1, "pressure_solver": "multigrid"}},
+            "multigrid: expected a flow of second",
+        ),
         ({"coefficients": {"solid": "x"}}, "without bodies"),
         ({"grid": {"shape": [8, 8], "axisymmetric": True}, "boundaries": {"x": "slip"}}, "Cartesian"),
         ({"outputs": [{"balance": "momentum_x"}]}, "balance of momentum_x: expected physics.advection = central2"),
@@ -234,8 +240,12 @@ def test_what_central4_does_not_take(changes, sentence):
 def test_models_of_python_refuse_the_same():
     domain = Domain(Grid((8, 8)))
     for sides, more, sentence in (
-        ([PERIODIC, STILL], {}, r"expected periodic or slip sides, .* got boundaries\.y\.lower = no_slip"),
-        ([PERIODIC, SLIP], {"pressure_solver": "tridiagonal"}, "pressure_solver = tridiagonal: expected a flow of second order"),
+        ([PERIODIC, STILL], {}, r"periodic or slip sides, .* got boundaries\.y\.lower = no"),
+        (
+            [PERIODIC, SLIP],
+            {"pressure_solver": "tridiagonal"},
+            "tridiagonal: expected a flow of second",
+        ),
     ):
         with pytest.raises(ConfigurationError, match=sentence):
             Incompressible(domain, sides, advection="central4", **more)

@@ -428,7 +428,9 @@ def test_geometry_that_cannot_be_is_refused():
         physics={"viscosity": 0.05, "pressure_solver": "tridiagonal"}
     )
     assert "expected beside coefficients.solid" in refused(coefficients={"solid_velocity": ["1", "0"]})
-    assert "time.integrator = ssprk3: expected a flow without bodies" in refused(time={**SECTIONS["time"], "integrator": "ssprk3"})
+    assert "time.integrator = ssprk3: expected a flow without bodies" in refused(
+        time={**SECTIONS["time"], "integrator": "ssprk3"}
+    )
     stretched = {"shape": [16, 16], "stretch": {"y": {"tanh": {"strength": 1.0}}}}
     assert "pressure_solver = spectral: expected a uniform grid around bodies" in refused(
         grid=stretched, physics={"viscosity": 0.05, "pressure_solver": "spectral"}
