@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from simjax.schema.exclusions import Exclusions
+
 AXES = ("x", "y", "z")
 
 RUNGE_KUTTA = ("kutta3", "euler", "midpoint", "heun", "ssprk2", "ssprk3", "williamson3", "rk4")
@@ -88,7 +90,8 @@ class ModelSchema:
     are formulas at their places. steady: of those, what stays as it is in a `Config`: "energy" to a share of the
     kinetic, "momentum" to rounding. given_at_start: vectors of particles that may be arrays by number, such as
     "position". dimensionless: lengths and times are numbers, not metres and seconds. functions: coefficients of a
-    `Config` that are read at places other than cells, so that they cannot be arrays. configured: makes the model and
+    `Config` that are read at places other than cells, so that they cannot be arrays. exclusions: its features that exclude each other, which
+    `check` and its constructor refuse. configured: makes the model and
     its parameters from a `models.declaration.Setup`, or a family of particles from a `Config`. summary: its name and
     equation, in a line.
     """
@@ -116,6 +119,7 @@ class ModelSchema:
     given_at_start: tuple[str, ...] = ()
     dimensionless: bool = False
     functions: Callable[[Any], tuple[str, ...]] = lambda config: ()
+    exclusions: Exclusions | None = None
     configured: Callable[[Any], Any] | None = None
     summary: str = ""
 

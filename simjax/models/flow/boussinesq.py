@@ -17,6 +17,7 @@ from simjax.models.flow import carrying, incompressible, several_scalars
 from simjax.models.flow.body_surface import names_along
 from simjax.models.flow.budgets import BUOYANCY, FORCES, budget_names
 from simjax.models.flow.carrying import check_carrying
+from simjax.models.flow.features import EXCLUSIONS
 from simjax.models.flow.momentum import EDDY_VISCOSITY, momentum_params
 from simjax.models.flow.several_scalars import SCALARS, SeveralScalars, check_scalars, one_per_scalar, scalar_params
 from simjax.models.flow.solid_scalars import SolidSurface
@@ -65,6 +66,7 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
     stretched=True,
     axisymmetric=True,
     coefficients=(SOLID, SOLID_VELOCITY, *surface_fields("temperature", "K"), EDDY_VISCOSITY),
+    exclusions=EXCLUSIONS,
     check=_check,
     balanced=lambda ndim, counts: (
         "temperature",

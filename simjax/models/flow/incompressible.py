@@ -24,7 +24,7 @@ from simjax.models.flow import balance, body_surface, free_body, solid_pressure,
 from simjax.models.flow.axisymmetric_flow import volumes_around
 from simjax.models.flow.budgets import FlowBudgets, budget_names, falling_energy, flow_variables
 from simjax.models.flow.choices import check_flow, choices_of, with_params
-from simjax.models.flow.features import USUAL, Choices, refusals
+from simjax.models.flow.features import EXCLUSIONS, USUAL, Choices, refusals
 from simjax.models.flow.free_body_setup import BodyKeys
 from simjax.models.flow.implicit_viscosity import StokesStages
 from simjax.models.flow.momentum import EDDY_VISCOSITY, TURBULENCE, Drive, Momentum, momentum_params, with_field_specs
@@ -102,6 +102,7 @@ class Params(eqx.Module):
     axisymmetric=True,
     balanced=lambda ndim, counts: budget_names(ndim),
     falling=falling_energy,
+    exclusions=EXCLUSIONS,
     check=check_flow,
     functions=lambda config: () if config.physics.body is None else ("solid",),
     along_bodies=body_surface.OF_FLOW,
