@@ -90,10 +90,9 @@ class ModelSchema:
     are formulas at their places. steady: of those, what stays as it is in a `Config`: "energy" to a share of the
     kinetic, "momentum" to rounding. given_at_start: vectors of particles that may be arrays by number, such as
     "position". dimensionless: lengths and times are numbers, not metres and seconds. functions: coefficients of a
-    `Config` that are read at places other than cells, so that they cannot be arrays. exclusions: its features that exclude each other, which
-    `check` and its constructor refuse. configured: makes the model and
-    its parameters from a `models.declaration.Setup`, or a family of particles from a `Config`. summary: its name and
-    equation, in a line.
+    `Config` that are read at places other than cells, so that they cannot be arrays. exclusions: its features that
+    exclude each other, which `check` and its constructor refuse. configured: makes the model and its parameters from a
+    `models.declaration.Setup`, or a family of particles from a `Config`. summary: its name and equation, in a line.
     """
 
     name: str

@@ -126,7 +126,7 @@ class CarryingFlow(ExplicitModel, Balanced):
 
     @property
     def choices(self) -> Choices:
-        """Those of the flow, and of the scalar."""
+        """The choices of the flow, and those of the scalar."""
         return dataclasses.replace(self.flow.choices, carried=self.carried, scheme=self.scheme)
 
     def scalar(self, state) -> Array:

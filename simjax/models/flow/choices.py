@@ -1,10 +1,10 @@
-"""What a flow is made of, as a configuration says it and as the constructor of a model is given it."""
+"""The choices of a flow, as a configuration says them and as the constructor of a model is given them."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from simjax.core.boundary import FieldLayout, PeriodicSide, Side, SlipWall
+from simjax.core.boundary import FieldLayout, Side
 from simjax.core.domain import Domain
 from simjax.grid import AXES, LOWER
 from simjax.models.flow import balance
@@ -12,9 +12,11 @@ from simjax.models.flow.features import ENDS, OPEN, Choices, refusals
 from simjax.models.flow.openings import openings_of
 from simjax.models.flow.solid_setup import check_solid
 from simjax.models.flow.solids import Solid
+from simjax.models.sides import kind_of
 from simjax.ops.axisymmetric import RADIAL
 from simjax.schema.model_schema import IMEX
-from simjax.schema.sides import sides_of
+
+GROUPS = ("flow",)
 
 
 def choices_of(
@@ -27,7 +29,7 @@ def choices_of(
     """The choices of a model; `others` are fields of `Choices`."""
     grid, wall = domain.grid, sides[RADIAL][LOWER]
     passages = {(one.axis, one.side) for one in openings_of(sides)} | {*balance.open_sides(layouts)}
-    kinds = tuple((_kind(lower), _kind(upper)) for lower, upper in sides)
+    kinds = tuple((kind_of(lower, GROUPS), kind_of(upper, GROUPS)) for lower, upper in sides)
     return Choices(
         grid.ndim,
         axisymmetric=grid.axisymmetric,
@@ -43,20 +45,6 @@ def choices_of(
         held_at_axis=any(getattr(wall, name, None) is not None for name in ("scalar", "scalars")),
         **others,
     )
-
-
-def _kind(side: Side) -> str:
-    """The kind of a side in a configuration, or the name of a class of a user's own.
-
-    One derived from a slip wall need not be a mirror; others are what they are derived from.
-    """
-    if isinstance(side, PeriodicSide):
-        return "periodic"
-    kinds = {one.side: one.kind for one in sides_of(("flow",)).values()}
-    found = next((cls for cls in type(side).__mro__ if cls in kinds), None)
-    if found is None or (found is SlipWall and type(side) is not SlipWall):
-        return type(side).__name__
-    return kinds[found]
 
 
 def with_params(flow: Choices, params: Any) -> Choices:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from simjax.grid import AXES
-from simjax.models.axisymmetric import side_refusals
+from simjax.models.axisymmetric import ASKED, RINGS, side_refusals
 from simjax.ops.axisymmetric import RADIAL
 from simjax.ops.eddy_viscosity import VISCOSITIES
 from simjax.ops.momentum_advection import SCHEMES
@@ -36,7 +36,7 @@ NO_BALANCE = "leave the balance out"
 SECOND_ORDER = _listed([name for name, scheme in SCHEMES.items() if scheme.order == 2])
 
 FEATURES = {
-    "rings": Feature("an axisymmetric grid (`grid.axisymmetric`)", without="a Cartesian grid"),
+    "rings": RINGS,
     "stretching": Feature("a stretched grid (`grid.stretch`)", without="a uniform grid"),
     "sought_stretching": Feature(
         "a stretching of parameters of which a gradient is asked", without="a stretching of given numbers"
@@ -198,11 +198,11 @@ class Choices:
     balances: tuple[str, ...] = ()
 
     def asked(self) -> dict[str, str]:
-        """What asks for each feature that the flow has, as `Exclusions.refusals` takes it."""
+        """The features that the flow has, each with what asks for it, as `Exclusions.refusals` takes them."""
         bodies = "coefficients.solid" if self.bodies else ""
         scheme = f"physics.scheme = {self.scheme}" if self.scheme else ""
         found = {
-            "rings": "grid.axisymmetric = true" if self.axisymmetric else "",
+            "rings": ASKED if self.axisymmetric else "",
             "stretching": f"grid.stretch.{self.stretched[0]}" if self.stretched else "",
             "sought_stretching": "grid.stretch of unknowns" if self.sought else "",
             "bodies": bodies,

@@ -15,7 +15,7 @@ from simjax.core.boundary import Dirichlet, FieldLayout, Periodic, Side, center_
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Measure, Output
 from simjax.grid import AXES, CENTER
-from simjax.models.axisymmetric import dimensions, directions, ring_volumes, tapers_of
+from simjax.models.axisymmetric import across_of, dimensions, directions, ring_volumes, tapers_of
 from simjax.models.declaration import model
 from simjax.models.gas import axisymmetric_gas, gravity
 from simjax.models.gas.boundaries import (
@@ -35,11 +35,13 @@ from simjax.models.measures import times_volume
 from simjax.models.sides import check_sides
 from simjax.models.stretching import require_widths
 from simjax.ops import gas, riemann, transport
+from simjax.ops.axisymmetric import RADIAL
 from simjax.ops.difference import shift
 from simjax.ops.reconstruction import INTERPOLATIONS, difference_of_faces, pad_only, per_spacing
 from simjax.ops.riemann import Conserved, Primitive
 from simjax.ops.spacing import Spacing, along, around_centers, between_centers, relative, scaled, smallest, without_ends
 from simjax.ops.viscous import viscous_flux
+from simjax.schema.errors import raise_first
 from simjax.schema.kinds import Choice, ListOf, Real, key
 
 
@@ -84,6 +86,7 @@ class Params(eqx.Module):
     stretched=True,
     axisymmetric=True,
     forced=(),
+    exclusions=axisymmetric_gas.EXCLUSIONS,
     check=check,
     conserved=conserved_quantities,
     balanced=lambda ndim, counts: balanced_names(ndim, counts.get("scalars", 0)),
@@ -167,7 +170,8 @@ class Compressible(GasBalances, ExplicitModel):
     ):
         check_sides(domain, sides, GAS_SIDES, "Compressible", axisymmetric=True)
         self.scheme = gas.GasScheme() if scheme is None else scheme
-        axisymmetric_gas.check(domain, sides, self.scheme, gravity_axes)
+        across, reconstruction = across_of(domain, sides, GAS_SIDES), self.scheme.reconstruction
+        raise_first(axisymmetric_gas.refusals(across, reconstruction, gravity_along_r=RADIAL in gravity_axes))
         self.domain = domain
         self.gravity_axes = tuple(gravity_axes)
         self.scalars = scalars
@@ -175,13 +179,8 @@ class Compressible(GasBalances, ExplicitModel):
         self.layouts = gas_layouts(sides, scalars, gas_constant)
         self.density_layout = density_layout(sides)
         self.plain = plain_layout(sides)
-        require_widths(
-            f"physics.reconstruction={self.scheme.reconstruction}",
-            domain,
-            self.plain,
-            transport.FLUX_WEIGHTS[self.scheme.reach],
-            "mc",
-        )
+        weights = transport.FLUX_WEIGHTS[self.scheme.reach]
+        require_widths(f"physics.reconstruction={reconstruction}", domain, self.plain, weights, "mc")
 
     @classmethod
     def configured(cls, setup):
@@ -341,7 +340,8 @@ class Compressible(GasBalances, ExplicitModel):
         """Viscosity, and conductivity for p / rho in place of T; both None in an ideal fluid."""
         if params.viscosity is None and params.conductivity is None:
             return None, None
-        axisymmetric_gas.check_ideal(self.domain)
+        if self.domain.grid.axisymmetric:
+            raise_first(axisymmetric_gas.EXCLUSIONS.refusals(axisymmetric_gas.TRANSPORT))
         zero = jnp.zeros_like(params.gamma)
         viscosity, conductivity = (zero if x is None else x for x in (params.viscosity, params.conductivity))
         return viscosity, conductivity / jnp.asarray(self.gas_constant, zero.dtype)

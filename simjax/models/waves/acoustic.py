@@ -14,7 +14,7 @@ from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.core.model import Measure, Output, SplitModel
 from simjax.grid import AXES, CENTER, FACE, LOWER, UPPER
-from simjax.models.axisymmetric import dimensions, directions, lower_radii, radii, ring_volumes, tapers_of
+from simjax.models.axisymmetric import across_of, dimensions, directions, lower_radii, radii, ring_volumes, tapers_of
 from simjax.models.declaration import model
 from simjax.models.measures import times_volume
 from simjax.models.sides import check_sides, velocity_layouts
@@ -28,6 +28,7 @@ from simjax.models.waves.wave_setup import WaveKeys, check_waves, medium_propert
 from simjax.ops import staggered_wave
 from simjax.ops.axisymmetric import RADIAL
 from simjax.ops.spacing import scaled
+from simjax.schema.errors import raise_first
 from simjax.schema.model_schema import SPLITTING, FieldSchema
 
 PRESSURE = FieldSchema("pressure", units="Pa")
@@ -100,6 +101,7 @@ class Layer(eqx.Module):
     stretched=True,
     axisymmetric=True,
     forced=(),
+    exclusions=axisymmetric_waves.EXCLUSIONS,
     check=check_waves,
     balanced=lambda ndim, counts: ("energy",),
 )
@@ -132,7 +134,7 @@ class Acoustic(Layered, SplitModel, WaveEnergy):
     def __init__(self, domain: Domain, sides: Sequence[tuple[Side, Side]], *, order: int = 2, layer_cells: int = 12):
         require_one_of("Acoustic.order", order, staggered_wave.WEIGHTS)
         check_sides(domain, sides, SOUND, "Acoustic", axisymmetric=True)
-        axisymmetric_waves.check(domain, sides, order, "rigid")
+        raise_first(axisymmetric_waves.refusals(across_of(domain, sides, SOUND), order, "rigid"))
         self.domain = domain
         self.pressure_layout = center_layout([[s.scalar_boundary() for s in pair] for pair in sides], PRESSURE.units)
         self.layouts = velocity_layouts(sides, VELOCITY.units)

@@ -16,7 +16,7 @@ from simjax.core.domain import Domain
 from simjax.core.model import Measure, Output, SplitModel
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER, FACE
-from simjax.models.axisymmetric import dimensions, directions
+from simjax.models.axisymmetric import across_of, dimensions, directions
 from simjax.models.declaration import model
 from simjax.models.measures import times_volume
 from simjax.models.sides import check_sides
@@ -29,11 +29,12 @@ from simjax.models.waves.pml import LIGHT, AbsorbingLayer, Layered, mirrored_lay
 from simjax.models.waves.point_sources import PointSources, gather, locate, marks_of, per_volume, receive, spread
 from simjax.models.waves.scales import AxisScales, along, check_scales, scales_of
 from simjax.models.waves.scales import per_volume as per_volume_at
-from simjax.models.waves.wave_setup import WaveKeys, check_light, medium_function, points_of
+from simjax.models.waves.wave_setup import WaveKeys, along_refusals, check_light, medium_function, points_of
 from simjax.models.waves.yee import ELECTRIC, MAGNETIC, POLARISATIONS, Curl, layout_of, layouts_of, terms_of_curl
 from simjax.ops import staggered_wave
 from simjax.ops.axisymmetric import RADIAL
 from simjax.ops.spacing import scaled
+from simjax.schema.errors import raise_first
 from simjax.schema.kinds import Text, key
 from simjax.schema.model_schema import SPLITTING, FieldSchema
 
@@ -108,6 +109,7 @@ def _maxwell(name: str, axes: int, electric: tuple[str, ...], magnetic: tuple[st
         stretched=True,
         axisymmetric=axes == 2,
         forced=(),
+        exclusions=axisymmetric_waves.EXCLUSIONS,
         check=check_light(electric),
         balanced=lambda ndim, counts: (ENERGY,),
     )
@@ -169,13 +171,10 @@ class Maxwell(LightMedium, Layered, SplitModel, LightEnergy):
             )
         electric, magnetic = POLARISATIONS[polarisation]
         along = along or AXES[electric[-1]]
-        if along not in [AXES[c] for c in electric]:
-            raise ConfigurationError(
-                f"Maxwell: along={along} but E has the components {', '.join(AXES[c] for c in electric)}; write one."
-            )
+        raise_first(along_refusals(along, [AXES[c] for c in electric]))
         require_one_of("Maxwell.order", order, staggered_wave.WEIGHTS)
         check_sides(domain, sides, LIGHT, "Maxwell", axisymmetric=True)
-        axisymmetric_waves.check(domain, sides, order, "conductor")
+        raise_first(axisymmetric_waves.refusals(across_of(domain, sides, LIGHT), order, "conductor"))
         self.domain, self.polarisation, self.order, self.media = domain, polarisation, order, None
         self.along = electric.index(AXES.index(along))
         self.electric_layouts, self.magnetic_layouts = layouts_of(domain.grid, sides, electric, magnetic)
@@ -223,7 +222,7 @@ class Maxwell(LightMedium, Layered, SplitModel, LightEnergy):
         if params.sources is not None:
             layout = self.electric_layouts[self.along]
             if self.domain.grid.axisymmetric and layout.offset[RADIAL] != FACE:
-                raise ConfigurationError(f"{axisymmetric_waves.ALONG_AXIS}.")
+                raise_first(axisymmetric_waves.EXCLUSIONS.refusals(axisymmetric_waves.ALONG_AXIS))
             sources = locate(self.domain, layout, params.sources)
             value = impermittivity[self.along]
             around = gather(sources, value) if value.ndim else value
