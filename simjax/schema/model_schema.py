@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -127,6 +127,14 @@ class ModelSchema:
         given: Any = getattr(self, what)
         claims: Any = given(config) if callable(given) else given
         return [(one,) if isinstance(one, str) else tuple(one) for one in claims]
+
+    def axes_refusals(self, path: str, sizes: Sequence[float]) -> Iterator[tuple[str, str]]:
+        """A sentence on a grid or a box of other axes than the model takes, with the key path of its `sizes`."""
+        least, most, count = self.least_axes, self.most_axes, len(sizes)
+        if not least <= count <= most:
+            axes = f"at least {least} axes" if count < least else f"at most {most} axes"
+            write = f"{least} to {most}" if least < most else f"{least}"
+            yield path, f"{path} = {list(sizes)}: expected {axes} for model={self.name}; write {write} numbers"
 
     @property
     def of_particles(self) -> bool:

@@ -14,7 +14,6 @@ from simjax.arguments import require_at_least, require_one_of
 from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Measure, Output
-from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER, UPPER
 from simjax.jaxpr.jaxpr_parts import part
 from simjax.models.axisymmetric import directions
@@ -194,8 +193,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
         advection: str = USUAL,
     ):
         ndim = domain.grid.ndim
-        if ndim < 2:
-            raise ConfigurationError("Incompressible flow needs a grid of 2 or 3 axes, got one.")
+        raise_first(self.declarations["incompressible"].axes_refusals("grid.shape", domain.grid.shape))
         require_one_of("Incompressible.pressure_solver", pressure_solver, METHODS)
         require_one_of("Incompressible.turbulence", turbulence, TURBULENCE)
         check_sides(domain, sides, FLOW_SIDES, "Incompressible", axisymmetric=True)

@@ -4,12 +4,12 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from simjax.core.model import Output
-from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER
 from simjax.models.declaration import model
 from simjax.models.flow.fourier_flow import SpectralFlow, square_of
 from simjax.models.spectral.base import precision_of
 from simjax.ops.scaling import scaled, times_i
+from simjax.schema.errors import raise_first
 from simjax.schema.model_schema import FieldSchema
 
 
@@ -44,10 +44,7 @@ class Vorticity(SpectralFlow):
     units = "s-1"
 
     def __check_init__(self):
-        if self.domain.grid.ndim != 2:
-            raise ConfigurationError(
-                f"The vorticity equation is two-dimensional; got grid.shape={self.domain.grid.shape}: write two sizes."
-            )
+        raise_first(self.declarations["vorticity"].axes_refusals("grid.shape", self.domain.grid.shape))
 
     def symbol(self, k, params):
         return {"vorticity": -self.decay(k, params)}
