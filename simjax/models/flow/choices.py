@@ -16,7 +16,7 @@ from simjax.models.sides import kind_of
 from simjax.ops.axisymmetric import RADIAL
 from simjax.schema.model_schema import IMEX
 
-GROUPS = ("flow",)
+FLOW_SIDES = ("flow",)
 
 
 def choices_of(
@@ -29,7 +29,7 @@ def choices_of(
     """The choices of a model; `others` are fields of `Choices`."""
     grid, wall = domain.grid, sides[RADIAL][LOWER]
     passages = {(one.axis, one.side) for one in openings_of(sides)} | {*balance.open_sides(layouts)}
-    kinds = tuple((kind_of(lower, GROUPS), kind_of(upper, GROUPS)) for lower, upper in sides)
+    kinds = tuple((kind_of(lower, FLOW_SIDES), kind_of(upper, FLOW_SIDES)) for lower, upper in sides)
     return Choices(
         grid.ndim,
         axisymmetric=grid.axisymmetric,

@@ -22,7 +22,7 @@ from simjax.models.faces import as_last_line
 from simjax.models.flow import balance, body_surface, free_body, solid_pressure, solid_setup, solid_stage, solids
 from simjax.models.flow.axisymmetric_flow import volumes_around
 from simjax.models.flow.budgets import FlowBudgets, budget_names, falling_energy, flow_variables
-from simjax.models.flow.choices import check_flow, choices_of, with_params
+from simjax.models.flow.choices import FLOW_SIDES, check_flow, choices_of, with_params
 from simjax.models.flow.features import EXCLUSIONS, USUAL, Choices, refusals
 from simjax.models.flow.free_body_setup import BodyKeys
 from simjax.models.flow.implicit_viscosity import StokesStages
@@ -48,7 +48,6 @@ from simjax.schema.kinds import Choice, ListOf, Nested, Real, key
 from simjax.schema.model_schema import IMEX, RUNGE_KUTTA, FieldSchema
 from simjax.solvers.poisson import METHODS
 
-FLOW_SIDES = ("flow",)
 VELOCITY = FieldSchema("velocity", vector=True, units="m s-1")
 
 Force = Callable[..., Array]

@@ -280,19 +280,45 @@ def test_every_feature_of_the_table_is_known():
     assert len(PAIRS) == len(EXCLUSIONS.pairs)
 
 
-def test_parameters_are_refused_where_the_tendency_is_formed():
-    """A bulk velocity around bodies, and along an axis that ends at walls: before anything is compiled."""
-    domain, walls = Domain(Grid((8, 8))), (NoSlipWall(), NoSlipWall())
-    for sides, solid, sentence in (
-        ([(PeriodicSide(), PeriodicSide())] * 2, Solid(disc), "physics.bulk_velocity: expected a flow without bodies"),
-        (
-            [walls, walls],
-            None,
-            "physics.bulk_velocity along x: expected a periodic axis, and got boundaries.x",
-        ),
-    ):
-        model = Incompressible(domain, sides, solid=solid)
-        params = Params(jnp.asarray(0.1), jnp.asarray(0.0), bulk_velocity=(jnp.asarray(1.0), None))
-        state = model.state_from({"velocity": (jnp.zeros((8, 8)),) * 2}, params)
-        with pytest.raises(ConfigurationError, match=sentence):
-            model.rhs(0.0, state, params)
+OF_PARAMETERS = {
+    "bulk_velocity without an axis": (
+        {"bulk_velocity": [1.0]},
+        {"bulk_velocity": (jnp.ones(()),)},
+        "physics.bulk_velocity: expected one number or null for each of 2 axes, and got 1; write as many",
+    ),
+    "bulk_velocity along walls": (
+        {"bulk_velocity": [None, 1.0]},
+        {"bulk_velocity": (None, jnp.ones(()))},
+        "physics.bulk_velocity along y: expected a periodic axis, and got boundaries.y.lower = slip; write null for y",
+    ),
+    "rotation in space": (
+        {"rotation": [0.0, 0.0, 1.0]},
+        {"rotation": jnp.ones(3)},
+        "physics.rotation: expected one number in a plane, about its normal, or three in space, and got 3 on a grid",
+    ),
+    "a constant alone": (
+        {"turbulence_constant": 0.1},
+        {"turbulence_constant": jnp.asarray(0.1)},
+        "physics.turbulence_constant: expected beside physics.turbulence, one of smagorinsky",
+    ),
+}
+
+
+@pytest.mark.parametrize("refused", OF_PARAMETERS)
+def test_parameters_are_refused_where_the_tendency_is_formed(refused):
+    """Before anything is compiled, as the configuration refuses them."""
+    written, given, sentence = OF_PARAMETERS[refused]
+    sections = merged(
+        {"boundaries": {"y": {"lower": "slip", "upper": "slip"}}, "physics": {"viscosity": 0.1}}, {"physics": written}
+    )
+    time, initial = {"end": 1.0, "output_every": 1.0}, {"velocity": ["0", "0"]}
+    with pytest.raises(ConfigurationError) as told:
+        validate({"model": "incompressible", "grid": {"shape": [8, 8]}, "time": time, "initial": initial, **sections})
+    assert str(told.value).startswith(sentence)
+    domain = Domain(Grid((8, 8)))
+    model = Incompressible(domain, [(PeriodicSide(), PeriodicSide()), (SlipWall(), SlipWall())])
+    params = Params(jnp.asarray(0.1), jnp.asarray(0.0), **given)
+    state = model.state_from({"velocity": (jnp.zeros((8, 8)),) * 2}, params)
+    with pytest.raises(ConfigurationError) as said:
+        model.rhs(0.0, state, params)
+    assert str(said.value) == str(told.value)
