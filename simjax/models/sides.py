@@ -6,7 +6,8 @@ from simjax.core.boundary import FieldLayout, PeriodicSide, Side, SlipWall, face
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
-from simjax.schema.sides import declared_sides, sides_of
+from simjax.schema.errors import raise_first
+from simjax.schema.sides import declared_sides, sides_of, wrapping_refusals
 
 SCALAR_SIDES = ("scalar",)
 
@@ -44,12 +45,7 @@ def check_sides(
                 f"{where}: expected a pair of sides (lower, upper), got {pair!r}; write for instance "
                 "(NoSlipWall(), NoSlipWall())."
             )
-        if isinstance(pair[0], PeriodicSide) != isinstance(pair[1], PeriodicSide):
-            kinds = " and ".join(type(side).__name__ for side in pair)
-            raise ConfigurationError(
-                f"{where}: {kinds} at the two ends of one axis; write PeriodicSide() at both or at "
-                "neither, as they are the same place."
-            )
+        raise_first(wrapping_refusals(where, *(kind_of(side, groups) for side in pair)))
         for side in pair:
             _check_side(side, where, ndim, groups, name)
 

@@ -1,4 +1,4 @@
-"""Refusals of scalars, gases and waves, by models and configurations; those of flows are in `flow/test_features`."""
+"""Refusals of models on grids, by constructors and configurations; those of flows are in `flow/test_features`."""
 
 import jax.numpy as jnp
 import pytest
@@ -102,6 +102,26 @@ REFUSED = {
         lambda: sj.Acoustic(DOMAIN, [(SlipWall(), AbsorbingSide()), CLOSED], layer_cells=4),
     ),
     ("maxwell_te", "along"): (light(along="z"), lambda: Maxwell(DOMAIN, [CLOSED] * 2, polarisation="te", along="z")),
+    ("acoustic", "one end"): (
+        sound({"lower": "periodic", "upper": "rigid"}),
+        lambda: sj.Acoustic(DOMAIN, [(PeriodicSide(), SlipWall()), CLOSED]),
+    ),
+    ("kuramoto_sivashinsky", "form"): (
+        {"model": "kuramoto_sivashinsky", "grid": {"shape": [8, 8]}, "initial": {"u": "0"}, "time": {"dt": 0.1}},
+        lambda: sj.KuramotoSivashinsky(Domain(Grid((8, 8)))),
+    ),
+    ("vorticity", "axes"): (
+        {"model": "vorticity", "grid": {"shape": [8, 8, 8]}, "initial": {"vorticity": "0"}},
+        lambda: sj.Vorticity(Domain(Grid((8, 8, 8)))),
+    ),
+    ("spectral_velocity", "axes"): (
+        {"model": "spectral_velocity", "grid": {"shape": [8, 8]}, "initial": {"velocity": ["0", "0"]}},
+        lambda: sj.SpectralVelocity(Domain(Grid((8, 8)))),
+    ),
+    ("incompressible", "axes"): (
+        {"model": "incompressible", "grid": {"shape": [8]}, "initial": {"velocity": ["0"]}},
+        lambda: sj.Incompressible(Domain(Grid((8,))), [PERIODIC]),
+    ),
     ("acoustic", "layers"): (
         sound({"lower": "rigid", "upper": "absorbing"}, layer_cells=8),
         lambda: sj.Acoustic(DOMAIN, [(SlipWall(), AbsorbingSide()), CLOSED], layer_cells=8),
