@@ -103,8 +103,8 @@ def declared_sides() -> list[SideSchema]:
 def wrapping_refusals(path: str, lower: str, upper: str) -> Iterator[tuple[str, str]]:
     """A sentence on an axis, at this key path, whose sides are of these kinds and that wraps at one end alone."""
     if (lower == "periodic") != (upper == "periodic"):
-        ends = f"{lower} and {upper} at the two ends of one axis"
-        yield path, f"{path}: {ends}; periodic is a matter of both sides, which are one place: write {path}=periodic"
+        wanted, instead = "expected periodic at both ends or at neither, as they are one place", f"{path}=periodic"
+        yield path, f"{path}: {wanted}, got {lower} and {upper}; write {instead}, in Python PeriodicSide() at both"
 
 
 def sides_of(taken: Sequence[str]) -> dict[str, SideSchema]:
