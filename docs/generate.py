@@ -97,7 +97,23 @@ def _cell(text: str) -> str:
 def family(folder: str) -> str:
     """What the models of a folder declare, a section for each, and the kinds of sides that they take."""
     models = [MODELS[name] for name, home in HOMES.items() if home.startswith(f"{folder}.")]
-    return "\n\n".join([*map(_model, models), *_sides_of(models)])
+    return "\n\n".join([*map(_model, models), *_sides_of(models), *_exclusions_of(models)])
+
+
+def _exclusions_of(models: Sequence[ModelSchema]) -> list[str]:
+    """The table of features that exclude each other, if models of a family have one."""
+    tables = [model.exclusions for model in models if model.exclusions is not None]
+    if not tables:
+        return []
+    features, names = tables[0].features, [*tables[0].features]
+    rows = [
+        f"| {features[pair.feature].title} | {features[pair.beside].title} | "
+        f"{features[pair.beside].without}, {pair.why} |"
+        for pair in sorted(tables[0].pairs, key=lambda pair: names.index(pair.feature))
+    ]
+    told = "Configurations and constructors refuse these pairs in the same words; all other pairs of these go together."
+    head = "| what | is not taken beside | as it expects |"
+    return ["\n".join(["## What does not go together", "", told, "", head, "|" + "---|" * 3, *rows])]
 
 
 def _sides_of(models: Sequence[ModelSchema]) -> list[str]:

@@ -16,7 +16,7 @@ from simjax.schema.formula import RESERVED, Formula
 from simjax.schema.kinds import Real
 from simjax.schema.locate import path_problem
 from simjax.schema.model_schema import AXES, FieldSchema, ModelSchema
-from simjax.schema.side_declarations import sides_of
+from simjax.schema.side_declarations import sides_of, wrapping_refusals
 
 
 @dataclass(frozen=True)
@@ -119,10 +119,10 @@ def read_axis(path: str, value: Any, context: Context) -> AxisBoundary | None:
         lower = upper = read_wall(path, value, path, context)
     if lower is None or upper is None:
         return None
-    if (lower.kind == "periodic") != (upper.kind == "periodic"):
-        context.problems.say(path, f"{path}: periodic is a matter of both sides; write {path}=periodic")
-        return None
-    return AxisBoundary(lower, upper)
+    before = len(context.problems)
+    for _, sentence in wrapping_refusals(path, lower.kind, upper.kind):
+        context.problems.say(path, sentence)
+    return None if len(context.problems) > before else AxisBoundary(lower, upper)
 
 
 def read_wall(path: str, value: Any, axis_path: str, context: Context) -> SideSpec | None:

@@ -294,10 +294,8 @@ def _check_scales(grid: GridConfig | None, box: Any, precision: str, problems: C
 def _check_axes(path: str, given: Sequence, schema: ModelSchema | None, physics: Any, problems: ConfigErrors) -> None:
     """Check that a grid or a box has as many axes as the model takes, and a physics key per axis as many entries."""
     ndim = len(given)
-    if schema is not None and ndim < schema.least_axes:
-        problems.add(path, list(given), f"at least {schema.least_axes} axes for model={schema.name}")
-    if schema is not None and ndim > schema.most_axes:
-        problems.add(path, list(given), f"at most {schema.most_axes} axes for model={schema.name}")
+    for _, sentence in () if schema is None else schema.axes_refusals(path, given):
+        problems.say(path, sentence)
     for field in dataclasses.fields(physics) if physics is not None else ():
         kind, value = field.metadata["kind"], getattr(physics, field.name)
         if isinstance(kind, ListOf) and kind.per_axis and value is not None and len(value) != ndim:

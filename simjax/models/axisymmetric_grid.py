@@ -2,16 +2,20 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import jax.numpy as jnp
 from jax import Array
 
-from simjax.core.boundary import FieldLayout, PeriodicSide, Side, SlipWall
+from simjax.core.boundary import FieldLayout, Side
 from simjax.core.domain import Domain
 from simjax.grid import AXES, FACE, Grid
 from simjax.jaxpr.varying import vary_like
+from simjax.models.sides import kind_of
 from simjax.ops.axisymmetric_divergence import RADIAL, taper
 from simjax.ops.spacing import Spacing, relative
+from simjax.schema.exclusions import Feature
 
 
 def radii(domain: Domain, layout: FieldLayout, dtype) -> Array:
@@ -96,7 +100,30 @@ def side_refusals(lower: str, at_axis: bool, mirror: str = "slip") -> Iterator[t
         )
 
 
-def kind_across(sides: Sequence[tuple[Side, Side]], mirror: str = "slip") -> str:
-    """The kind of the lower side across r, in the words of `side_refusals`."""
-    first = sides[RADIAL][0]
-    return "periodic" if isinstance(first, PeriodicSide) else mirror if type(first) is SlipWall else "another side"
+RINGS = Feature("an axisymmetric grid (`grid.axisymmetric`)", without="a Cartesian grid")
+ASKED = "grid.axisymmetric = true"
+"""How a configuration asks for `RINGS`, as `Exclusions.refusals` takes it."""
+
+
+@dataclass(frozen=True)
+class Across:
+    """The sides across r of an axisymmetric grid: their kinds, and whether r begins at zero."""
+
+    kinds: tuple[str, str]
+    at_axis: bool
+
+
+def across_of(domain: Domain, sides: Sequence[tuple[Side, Side]], groups: Sequence[str]) -> Across | None:
+    """The sides across r of a model, whose sides are of these groups; None on a Cartesian grid."""
+    if not domain.grid.axisymmetric:
+        return None
+    lower, upper = (kind_of(side, groups) for side in sides[RADIAL])
+    return Across((lower, upper), domain.grid.lower[RADIAL] == 0)
+
+
+def across_of_configuration(config: Any) -> Across | None:
+    """The sides across r of a configuration; None on a Cartesian grid."""
+    if not config.grid.axisymmetric:
+        return None
+    across = config.boundaries[RADIAL]
+    return Across((across.lower.kind, across.upper.kind), config.grid.lower[RADIAL] == 0)

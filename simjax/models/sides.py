@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
-from simjax.core.boundary import FieldLayout, PeriodicSide, Side, face_layout
+from simjax.core.boundary import FieldLayout, PeriodicSide, Side, SlipWall, face_layout
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
-from simjax.schema.side_declarations import declared_sides, sides_of
+from simjax.schema.config_errors import raise_first
+from simjax.schema.side_declarations import declared_sides, sides_of, wrapping_refusals
 
 SCALAR_SIDES = ("scalar",)
 
@@ -44,12 +45,7 @@ def check_sides(
                 f"{where}: expected a pair of sides (lower, upper), got {pair!r}; write for instance "
                 "(NoSlipWall(), NoSlipWall())."
             )
-        if isinstance(pair[0], PeriodicSide) != isinstance(pair[1], PeriodicSide):
-            kinds = " and ".join(type(side).__name__ for side in pair)
-            raise ConfigurationError(
-                f"{where}: {kinds} at the two ends of one axis; write PeriodicSide() at both or at "
-                "neither, as they are the same place."
-            )
+        raise_first(wrapping_refusals(where, *(kind_of(side, groups) for side in pair)))
         for side in pair:
             _check_side(side, where, ndim, groups, name)
 
@@ -70,6 +66,20 @@ def _check_side(side: Side, where: str, ndim: int, groups: Sequence[str], name: 
         raise ConfigurationError(
             f"{where}: a velocity of {len(velocity)} value(s) where {ndim} were expected; write one per axis."
         )
+
+
+def kind_of(side: Side, groups: Sequence[str]) -> str:
+    """The kind of a side in the words of a configuration, or the name of a class of a user's own.
+
+    One derived from a slip wall need not be a mirror; others are what they are derived from.
+    """
+    if isinstance(side, PeriodicSide):
+        return "periodic"
+    kinds = {cls: one.kind for one in sides_of(groups).values() for cls in (one.side, one.plain)}
+    found = next((cls for cls in type(side).__mro__ if cls in kinds), None)
+    if found is None or (found is SlipWall and type(side) is not SlipWall):
+        return type(side).__name__
+    return kinds[found]
 
 
 def velocity_layouts(sides: Sequence[tuple[Side, Side]], units: str) -> tuple[FieldLayout, ...]:

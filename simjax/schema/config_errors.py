@@ -69,6 +69,16 @@ def unended(sentence: object) -> str:
     return text if text.endswith("...") else text.rstrip(".")
 
 
+def raise_first(refusals: Iterable[tuple[str, str]]) -> None:
+    """Raise the first of some sentences, each with its key path, as constructors do; configurations tell them all.
+
+    Raises:
+        ConfigurationError: there is one.
+    """
+    for _, sentence in refusals:
+        raise ConfigurationError(ended(sentence))
+
+
 def closest(key: str, known: Iterable[str]) -> str | None:
     """The known key that `key` was probably meant to be, or None if none is like it."""
     by_lower = {name.lower(): name for name in known}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from simjax.schema.exclusions import Exclusions
 
 AXES = ("x", "y", "z")
 
@@ -95,9 +97,9 @@ class ModelSchema:
     of a model of particles, which has a box and not a grid, the dataclass of the section that says where they start;
     its `fields` are formulas at their places. given_at_start: vectors of particles that may be arrays by number, such
     as "position". dimensionless: lengths and times are numbers, not metres and seconds. functions: coefficients of a
-    `Config` that are read at places other than cells, so that they cannot be arrays. configured: makes the model and
-    its parameters from a `models.declaration.Setup`, or a family of particles from a `Config`. summary: its name and
-    equation, in a line.
+    `Config` that are read at places other than cells, so that they cannot be arrays. exclusions: its features that
+    exclude each other, which `check` and its constructor refuse. configured: makes the model and its parameters from a
+    `models.declaration.Setup`, or a family of particles from a `Config`. summary: its name and equation, in a line.
     """
 
     name: str
@@ -122,6 +124,7 @@ class ModelSchema:
     given_at_start: tuple[str, ...] = ()
     dimensionless: bool = False
     functions: Callable[[Any], tuple[str, ...]] = lambda config: ()
+    exclusions: Exclusions | None = None
     configured: Callable[[Any], Any] | None = None
     summary: str = ""
 
@@ -130,6 +133,14 @@ class ModelSchema:
         given: Any = getattr(self, what)
         claims: Any = given(config) if callable(given) else given
         return [(one,) if isinstance(one, str) else tuple(one) for one in claims]
+
+    def axes_refusals(self, path: str, sizes: Sequence[float]) -> Iterator[tuple[str, str]]:
+        """A sentence on a grid or a box of other axes than the model takes, with the key path of its `sizes`."""
+        least, most, count = self.least_axes, self.most_axes, len(sizes)
+        if not least <= count <= most:
+            axes = f"at least {least} axes" if count < least else f"at most {most} axes"
+            write = f"{least} to {most}" if least < most else f"{least}"
+            yield path, f"{path} = {list(sizes)}: expected {axes} for model={self.name}; write {write} numbers"
 
     @property
     def of_particles(self) -> bool:

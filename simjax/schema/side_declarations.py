@@ -7,7 +7,7 @@ import jax.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, TypeVar
@@ -98,6 +98,13 @@ def declared_sides() -> list[SideSchema]:
         import_module(module)
     order = {module: place for place, module in enumerate(HOMES)}
     return sorted(_DECLARED, key=lambda one: (order.get(one.side.__module__, len(HOMES)), one.groups))
+
+
+def wrapping_refusals(path: str, lower: str, upper: str) -> Iterator[tuple[str, str]]:
+    """A sentence on an axis, at this key path, whose sides are of these kinds and that wraps at one end alone."""
+    if (lower == "periodic") != (upper == "periodic"):
+        wanted, instead = "expected periodic at both ends or at neither, as they are one place", f"{path}=periodic"
+        yield path, f"{path}: {wanted}, got {lower} and {upper}; write {instead}, in Python PeriodicSide() at both"
 
 
 def sides_of(taken: Sequence[str]) -> dict[str, SideSchema]:

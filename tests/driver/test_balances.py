@@ -126,7 +126,7 @@ def test_a_scalar_in_a_flow_closes_where_it_is_carried_in_and_out():
     bare = PassiveScalar(
         domain, [ends, (sj.NoSlipWall(), sj.SlipWall())], "van_leer", source=lambda t, x, params: 3 * t + x[0] * x[1]
     )
-    with pytest.raises(sj.ConfigurationError, match="balance of kinetic_energy expects sides that nothing flows"):
+    with pytest.raises(sj.ConfigurationError, match="balance of kinetic_energy: expected sides that nothing flows"):
         with_balances(bare)
     names = "concentration", "momentum_x", "momentum_y"
     model, scheme = with_balances(bare, names), BalancedScheme(INTEGRATORS["ssprk2"])

@@ -14,11 +14,11 @@ from simjax.core.domain import Domain
 from simjax.grid import AXES
 from simjax.models.declaration import model
 from simjax.models.flow import carrying, incompressible, several_scalars
-from simjax.models.flow.axisymmetric_flow import ALONG_AXIS
 from simjax.models.flow.bodies.solid_scalars import SolidSurface
 from simjax.models.flow.bodies.solid_setup import SOLID, SOLID_VELOCITY, surface_fields
 from simjax.models.flow.bodies.surface_readings import names_along
 from simjax.models.flow.carrying import check_carrying
+from simjax.models.flow.features import EXCLUSIONS
 from simjax.models.flow.several_scalars import SCALARS, SeveralScalars, check_scalars, one_per_scalar, scalar_params
 from simjax.models.flow.step.budgets import BUOYANCY, FORCES, budget_names
 from simjax.models.flow.step.momentum import EDDY_VISCOSITY, momentum_params
@@ -55,9 +55,6 @@ class Params(several_scalars.Params):
 def _check(config: Any) -> Iterator[tuple[str, str]]:
     yield from check_carrying(config, "temperature")
     yield from check_scalars(config)
-    sought = () if config.inverse is None else {unknown.path for unknown in config.inverse.unknowns}
-    if config.grid.axisymmetric and (config.physics.gravity[RADIAL] != 0 or "physics.gravity_x" in sought):
-        yield "physics.gravity", ALONG_AXIS
 
 
 @model(
@@ -70,6 +67,7 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
     stretched=True,
     axisymmetric=True,
     coefficients=(SOLID, SOLID_VELOCITY, *surface_fields("temperature", "K"), EDDY_VISCOSITY),
+    exclusions=EXCLUSIONS,
     check=_check,
     balanced=lambda ndim, counts: (
         "temperature",

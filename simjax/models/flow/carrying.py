@@ -17,19 +17,18 @@ from simjax.core.model import ExplicitModel, Measure, Output
 from simjax.models.axisymmetric_grid import dimensions, relative_volumes, tapers_of
 from simjax.models.conserved import MADE, Balanced, at_side, inside, through_side
 from simjax.models.flow import incompressible
-from simjax.models.flow.axisymmetric_flow import check_scalar, check_scalar_configuration
 from simjax.models.flow.bodies import solid_setup, solid_stage, surface_readings
-from simjax.models.flow.bodies.free_body_setup import refuse_body
 from simjax.models.flow.bodies.solid_scalars import Cells, SolidSurface, integral
+from simjax.models.flow.choices import check_flow
+from simjax.models.flow.features import Choices, refusals, unbalanced
 from simjax.models.flow.sides.openings import is_open, with_outlet_specs
-from simjax.models.flow.step.advection import check_scalar as check_carried
-from simjax.models.flow.step.advection import scalar_refusals
-from simjax.models.flow.step.momentum import check_momentum, with_field_specs
+from simjax.models.flow.step.momentum import with_field_specs
 from simjax.models.measures import product_of_units, total_measure
 from simjax.models.scalar.conserved_scalar import Source, statistics, statistics_measures, widths
 from simjax.models.stretching import require_transport
 from simjax.ops import scalar_fluxes
 from simjax.ops.spacing import Spacing, along
+from simjax.schema.config_errors import raise_first
 from simjax.schema.kinds import Real, key
 
 USUAL_PRANDTL = 0.7
@@ -96,16 +95,14 @@ class CarryingFlow(ExplicitModel, Balanced):
     ):
         require_one_of(f"{type(self).__name__}.scheme", scheme, scalar_fluxes.SCHEMES)
         solid = None if surface is None else surface.solid
+        self.scheme = scheme
         self.flow = incompressible.Incompressible(domain, sides, forces, pressure_solver, solid, turbulence, advection)
         self.layout = center_layout([tuple(side.scalar_boundary() for side in pair) for pair in sides], self.units)
         require_transport(scheme, domain, self.layout)
-        check_scalar(domain, sides, scheme)
-        check_carried(advection, scheme)
+        raise_first(refusals(self.choices))
         if surface is not None:
-            solid_setup.require_surface(surface, scheme, self.carried)
-        self.surface, self.cells = surface, None
-        self.source = source
-        self.scheme = scheme
+            raise_first(solid_setup.refusals_at_surface(surface, self.carried))
+        self.surface, self.cells, self.source = surface, None, source
 
     @classmethod
     def of(cls, setup, **others):
@@ -130,6 +127,11 @@ class CarryingFlow(ExplicitModel, Balanced):
     @property
     def domain(self) -> Domain:
         return self.flow.domain
+
+    @property
+    def choices(self) -> Choices:
+        """The choices of the flow, and those of the scalar."""
+        return dataclasses.replace(self.flow.choices, carried=self.carried, scheme=self.scheme)
 
     def scalar(self, state) -> Array:
         """The carried scalar of a state."""
@@ -249,9 +251,7 @@ class CarryingFlow(ExplicitModel, Balanced):
         return self.flow.made_by_constraints(change, params)
 
     def unbalanced(self, names):
-        if self.surface is not None and self.carried in names:
-            return f"outputs: the balance of {self.carried} does not know what bodies give and take; leave it out"
-        return self.flow.unbalanced(names)
+        return unbalanced(self.choices, names)
 
     def passing(self, t, state, params, axis, side):
         own = self.passed(t, state, params, self.scalar(state), self.layout, params.diffusivity, axis, side)
@@ -383,12 +383,8 @@ class CarryingFlow(ExplicitModel, Balanced):
 
 def check_carrying(config: Any, carried: str) -> Iterator[tuple[str, str]]:
     """Sentences about a configuration of a flow that carries this scalar."""
-    yield from refuse_body(config)
     yield from solid_setup.check_surface(config, carried)
-    yield from solid_setup.check_solid(config)
-    yield from check_momentum(config)
-    yield from check_scalar_configuration(config)
-    yield from scalar_refusals(config.physics.advection, config.physics.scheme)
+    yield from check_flow(config, carried)
 
 
 def passes_sides(config: Any) -> bool:

@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -14,15 +14,15 @@ from simjax.arguments import require_at_least, require_one_of
 from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Measure
-from simjax.errors import ConfigurationError
 from simjax.grid import AXES, UPPER
 from simjax.jaxpr.jaxpr_parts import part
 from simjax.models.declaration import model
 from simjax.models.faces import as_last_line
-from simjax.models.flow import axisymmetric_flow
 from simjax.models.flow.axisymmetric_flow import volumes_around
 from simjax.models.flow.bodies import free_body, solid_pressure, solid_setup, solid_stage, solids, surface_readings
 from simjax.models.flow.bodies.free_body_setup import BodyKeys
+from simjax.models.flow.choices import FLOW_SIDES, check_flow, choices_of, with_params
+from simjax.models.flow.features import EXCLUSIONS, USUAL, Choices, refusals
 from simjax.models.flow.sides import balance
 from simjax.models.flow.sides.openings import (
     Opening,
@@ -33,19 +33,15 @@ from simjax.models.flow.sides.openings import (
     with_outlet_specs,
     with_outlets,
 )
-from simjax.models.flow.sides.wall_model import Wall, modelled_walls, require_walls, slowed
-from simjax.models.flow.step import advection as momentum_schemes
+from simjax.models.flow.sides.wall_model import Wall, modelled_walls, slowed
 from simjax.models.flow.step.budgets import FlowBudgets, budget_names, falling_energy, flow_variables
-from simjax.models.flow.step.implicit_setup import check_implicit
 from simjax.models.flow.step.implicit_viscosity import StokesStages
 from simjax.models.flow.step.momentum import (
     EDDY_VISCOSITY,
     TURBULENCE,
     Drive,
     Momentum,
-    check_momentum,
     momentum_params,
-    require_homogeneous,
     with_field_specs,
 )
 from simjax.models.flow.step.projection import WRAPPED, Projection
@@ -55,11 +51,11 @@ from simjax.models.sides import check_sides, velocity_layouts
 from simjax.ops import staggered
 from simjax.ops.momentum_advection import SCHEMES
 from simjax.ops.spacing import scaled
+from simjax.schema.config_errors import raise_first
 from simjax.schema.kinds import Choice, ListOf, Nested, Real, key
 from simjax.schema.model_schema import IMEX, RUNGE_KUTTA, FieldSchema
 from simjax.solvers.poisson import METHODS
 
-FLOW_SIDES = ("flow",)
 VELOCITY = FieldSchema("velocity", vector=True, units="m s-1")
 
 Force = Callable[..., Array]
@@ -112,7 +108,8 @@ class Params(eqx.Module):
     axisymmetric=True,
     balanced=lambda ndim, counts: budget_names(ndim),
     falling=falling_energy,
-    check=lambda config: (*solid_setup.check_solid(config), *check_momentum(config), *check_implicit(config)),
+    exclusions=EXCLUSIONS,
+    check=check_flow,
     functions=lambda config: () if config.physics.body is None else ("solid",),
     along_bodies=surface_readings.OF_FLOW,
     integrators=(*RUNGE_KUTTA, *IMEX),
@@ -145,7 +142,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
         pressure_solver: str = key(
             Choice(METHODS), "auto", about="how the pressure is solved for; auto: by predicted time"
         )
-        advection: str = key(Choice(tuple(SCHEMES)), momentum_schemes.USUAL, about="how the flow carries its momentum")
+        advection: str = key(Choice(tuple(SCHEMES)), USUAL, about="how the flow carries its momentum")
         turbulence: str = key(Choice(TURBULENCE), "none", about="turbulence model that gives an eddy viscosity")
         turbulence_constant: float | None = key(
             Real(above=0.0, optional=True),
@@ -172,6 +169,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
             about="point that torques on bodies are about; null: their centroid",
         )
 
+    viscosity_is_implicit: ClassVar[bool] = False
     domain: Domain
     layouts: tuple[FieldLayout, ...]
     forces: tuple[Force | None, ...]
@@ -179,6 +177,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
     projection: Projection
     momentum: Momentum
     drive: Drive
+    choices: Choices = eqx.field(static=True)
     watched: bool = eqx.field(static=True)
     walls: tuple[Wall, ...] = eqx.field(static=True)
     """Walls with the friction of a turbulent layer."""
@@ -198,20 +197,27 @@ class Incompressible(ExplicitModel, FlowBudgets):
         pressure_solver: str = "auto",
         solid: solids.Solid | None = None,
         turbulence: str = "none",
-        advection: str = momentum_schemes.USUAL,
+        advection: str = USUAL,
     ):
         ndim = domain.grid.ndim
-        if ndim < 2:
-            raise ConfigurationError("Incompressible flow needs a grid of 2 or 3 axes, got one.")
+        raise_first(self.declarations["incompressible"].axes_refusals("grid.shape", domain.grid.shape))
         require_one_of("Incompressible.pressure_solver", pressure_solver, METHODS)
         require_one_of("Incompressible.turbulence", turbulence, TURBULENCE)
         check_sides(domain, sides, FLOW_SIDES, "Incompressible", axisymmetric=True)
-        axisymmetric_flow.check(domain, sides, solid, turbulence)
-        momentum_schemes.check(advection, domain, sides, solid, pressure_solver)
-        self.openings, self.walls = openings_of(sides), modelled_walls(sides)
-        require_walls(domain, self.walls)
-        self.domain = domain
+        require_one_of("Incompressible.advection", advection, SCHEMES)
+        self.domain, self.openings, self.walls = domain, openings_of(sides), modelled_walls(sides)
         self.layouts = velocity_layouts(sides, VELOCITY.units)
+        self.choices = choices_of(
+            domain,
+            sides,
+            self.layouts,
+            solid,
+            pressure_solver=pressure_solver,
+            turbulence=turbulence,
+            advection=advection,
+            implicit=self.viscosity_is_implicit,
+        )
+        raise_first(refusals(self.choices))
         self.momentum = Momentum(domain, self.layouts, turbulence, advection)
         order = self.momentum.scheme.order
         self.projection = Projection(domain, self.layouts, self.openings, pressure_solver, order)
@@ -220,7 +226,6 @@ class Incompressible(ExplicitModel, FlowBudgets):
         self.watched = not self.openings and balance.require_balance(domain, self.layouts)
         self.solid, self.immersion, self.bulk, self.around = solid, None, None, None
         if solid is not None:
-            require_homogeneous(turbulence)
             self.around = solid_pressure.solid_pressure(domain, self.projection.layout, solid, pressure_solver)
 
     @classmethod
@@ -255,6 +260,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
 
     def accelerated(self, t, state, params, acceleration: Sequence[Array | None] | None = None) -> State:
         """The tendency with an acceleration, one field for each component on its faces, or None where there is none."""
+        raise_first(refusals(with_params(self.choices, params)))
         slopes = self.momentum.tendency(t, state.velocity, self.layouts_for(t, state), params)
         layouts = self.layouts_at(t, state)
         slopes = slowed(self.domain, layouts, self.walls, t, state.velocity, params.viscosity, slopes)
@@ -475,6 +481,8 @@ class Incompressible(ExplicitModel, FlowBudgets):
 
 class ImplicitlyViscous(Incompressible, StokesStages):
     """`Incompressible` with viscosity and pressure implicit, for schemes that are implicit and explicit."""
+
+    viscosity_is_implicit = True
 
 
 Incompressible.Params, Incompressible.State = Params, State

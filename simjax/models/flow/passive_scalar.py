@@ -15,6 +15,7 @@ from simjax.models.flow.bodies.solid_scalars import SolidSurface
 from simjax.models.flow.bodies.solid_setup import SOLID, SOLID_VELOCITY, surface_fields
 from simjax.models.flow.bodies.surface_readings import names_along
 from simjax.models.flow.carrying import CarryingFlow, check_carrying, passes_sides
+from simjax.models.flow.features import EXCLUSIONS
 from simjax.models.flow.step.budgets import budget_names, falling_energy
 from simjax.models.flow.step.momentum import EDDY_VISCOSITY, momentum_params
 from simjax.models.scalar.conserved_scalar import Source
@@ -57,6 +58,7 @@ def _conserved(config: Any) -> tuple[tuple[str, ...], ...]:
     conserved=_conserved,
     falling=falling_energy,
     coefficients=(SOLID, SOLID_VELOCITY, *surface_fields("concentration"), EDDY_VISCOSITY),
+    exclusions=EXCLUSIONS,
     check=lambda config: check_carrying(config, "concentration"),
 )
 class PassiveScalar(CarryingFlow):

@@ -19,8 +19,10 @@ from simjax.models.conserved import MADE, inside
 from simjax.models.declaration import Setup
 from simjax.models.flow import carrying
 from simjax.models.flow.carrying import CarryingFlow
+from simjax.models.flow.features import refusals
 from simjax.models.measures import total_measure
 from simjax.models.scalar.conserved_scalar import Source, statistics, statistics_measures
+from simjax.schema.config_errors import raise_first
 from simjax.schema.kinds import ListOf, Real
 from simjax.schema.model_schema import FieldSchema
 
@@ -66,8 +68,7 @@ class SeveralScalars(CarryingFlow):
     ):
         super().__init__(domain, sides, scheme, **flow)
         count, name = scalars, type(self).__name__
-        if count and self.surface is not None:
-            raise ConfigurationError(f"{BESIDE_BODIES.format(f'{name}.scalars')}.")
+        raise_first(refusals(dataclasses.replace(self.choices, scalars=count)))
         for axis, pair in enumerate(sides):
             for given in (getattr(side, "scalars", None) for side in pair):
                 if given is not None and len(given) != count:
@@ -170,9 +171,6 @@ class SeveralScalars(CarryingFlow):
         return own, *further, *flow
 
 
-BESIDE_BODIES = "{}: expected a flow without bodies (coefficients.solid), where these have no condition; leave one out"
-
-
 def scalar_params(setup: Setup) -> dict[str, Any]:
     """Parameters of a configuration that `Params` has for its scalars, by name."""
     count = setup.config.counts.get("scalars", 0)
@@ -182,7 +180,7 @@ def scalar_params(setup: Setup) -> dict[str, Any]:
 
 
 def check_scalars(config: Any) -> Iterator[tuple[str, str]]:
-    """Sentences about scalars that contradict their keys, or that would meet bodies."""
+    """Sentences about scalars that contradict their keys."""
     count = config.counts.get("scalars", 0)
     for name in LISTS:
         given = list(getattr(config.physics, name))
@@ -190,5 +188,3 @@ def check_scalars(config: Any) -> Iterator[tuple[str, str]]:
             path = f"physics.{name}"
             write = f"write such as {path}={[0.001] * count}" if count else "leave it out, or give them"
             yield path, f"{path} = {given}: expected {count} number(s), one per scalar of initial.scalars; {write}"
-    if count and "solid" in config.coefficients:
-        yield "initial.scalars", BESIDE_BODIES.format("initial.scalars")

@@ -1,69 +1,59 @@
 """A gas in cylindrical coordinates (r, z): what it takes there, how it widens, and what its components are called."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import jax.numpy as jnp
 from jax import Array
 
-from simjax.core.boundary import FieldLayout, Side
+from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
-from simjax.errors import ConfigurationError
-from simjax.models.axisymmetric_grid import kind_across, radii, side_refusals
+from simjax.models.axisymmetric_grid import ASKED, RINGS, Across, radii, side_refusals
 from simjax.ops.axisymmetric_divergence import RADIAL, ring_divergence
-from simjax.ops.gas import GasScheme
+from simjax.ops.reconstruction import INTERPOLATIONS
 from simjax.ops.riemann import Conserved, Primitive
 from simjax.ops.spacing import Spacing
+from simjax.schema.exclusions import Exclusion, Exclusions, Feature
 
-IDEAL = "physics.viscosity and physics.conductivity: expected 0 on an axisymmetric grid, where the gas is ideal"
-
-
-def refusals(
-    *, at_axis: bool, lower: str, order: int, reconstruction: str, gravity: bool, transport: bool
-) -> Iterator[tuple[str, str]]:
-    """Sentences on what a gas does not take on an axisymmetric grid, each with its key path.
-
-    at_axis: whether r begins at zero; lower: the kind of the side there. gravity: whether it pulls along r.
-    """
-    yield from side_refusals(lower, at_axis)
-    if order > 2:
-        yield (
-            "physics.reconstruction",
-            f"physics.reconstruction = {reconstruction}: its fluxes would be of second order on an axisymmetric grid; "
-            "write mc, van_leer, minmod or first_order",
-        )
-    if gravity:
-        yield "physics.gravity", "physics.gravity: expected 0 along r on an axisymmetric grid; write [0, g]"
-    if transport:
-        yield "physics.viscosity", IDEAL
-
-
-def check(domain: Domain, sides: Sequence[tuple[Side, Side]], scheme: GasScheme, gravity_axes: Sequence[int]) -> None:
-    """Refuse what a gas does not take on an axisymmetric grid.
-
-    Raises:
-        ConfigurationError: see `refusals`.
-    """
-    if not domain.grid.axisymmetric:
-        return
-    for _, sentence in refusals(
-        at_axis=domain.grid.lower[RADIAL] == 0,
-        lower=kind_across(sides),
-        order=scheme.interpolation.order,
-        reconstruction=scheme.reconstruction,
-        gravity=RADIAL in gravity_axes,
-        transport=False,
-    ):
-        raise ConfigurationError(f"{sentence}.")
+EXCLUSIONS = Exclusions(
+    {
+        "rings": RINGS,
+        "high_order": Feature(
+            "weno5 (`physics.reconstruction`)",
+            instead="write mc, van_leer, minmod or first_order",
+        ),
+        "gravity_along_r": Feature("gravity along x (`physics.gravity`)", instead="write [0, g]"),
+        "transport": Feature(
+            "viscosity and conduction (`physics.viscosity`, `physics.conductivity`, `physics.prandtl`)",
+            instead="write 0, or leave them out",
+        ),
+        "prandtl": Feature("a number of Prandtl (`physics.prandtl`)", instead="write null, or physics.conductivity=0"),
+        "conductivity": Feature("a conductivity (`physics.conductivity`)", without="no conductivity of its own"),
+    },
+    (
+        Exclusion("high_order", "rings", "as its fluxes would be of second order on an axisymmetric one"),
+        Exclusion("gravity_along_r", "rings", "as gravity does not point away from an axis on all sides"),
+        Exclusion("transport", "rings", "as the gas is ideal on an axisymmetric one"),
+        Exclusion("prandtl", "conductivity", "as one follows from the other"),
+    ),
+)
 
 
-def check_ideal(domain: Domain) -> None:
-    """Refuse viscosity and conductivity on an axisymmetric grid.
+TRANSPORT = {"rings": ASKED, "transport": "physics.viscosity and conduction"}
 
-    Raises:
-        ConfigurationError: it is one.
-    """
-    if domain.grid.axisymmetric:
-        raise ConfigurationError(f"{IDEAL}; leave them out of Compressible.Params.")
+
+def refusals(across: Across | None, reconstruction: str, **others: bool) -> Iterator[tuple[str, str]]:
+    """Sentences on what a gas does not take, each with its key path; others: features of `EXCLUSIONS` that it has."""
+    if across is not None:
+        yield from side_refusals(across.kinds[0], across.at_axis)
+    given = {
+        "high_order": f"physics.reconstruction = {reconstruction}",
+        "gravity_along_r": "physics.gravity along r",
+        "prandtl": "physics.prandtl",
+        "conductivity": "physics.conductivity",
+        **TRANSPORT,
+    }
+    has = {"rings": across is not None, "high_order": INTERPOLATIONS[reconstruction].order > 2, **others}
+    yield from EXCLUSIONS.refusals({name: given[name] for name, found in has.items() if found})
 
 
 def tendency(flux: Conserved, taper: Array, pressure: Array, ndim: int, spacing: Spacing) -> Conserved:

@@ -15,7 +15,7 @@ from simjax.core.boundary import FieldLayout, Side
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Output
 from simjax.grid import AXES, CENTER
-from simjax.models.axisymmetric_grid import ring_volumes, tapers_of
+from simjax.models.axisymmetric_grid import across_of, ring_volumes, tapers_of
 from simjax.models.declaration import model
 from simjax.models.fluid_outputs import RANK_OF_TEMPERATURE, pressure_output, velocity_outputs
 from simjax.models.gas import axisymmetric_gas, gas_gravity
@@ -37,11 +37,13 @@ from simjax.models.gas.gas_diagnostics import at_floor, limited_faces, measures_
 from simjax.models.sides import check_sides
 from simjax.models.stretching import require_widths
 from simjax.ops import gas, riemann, scalar_fluxes
+from simjax.ops.axisymmetric_divergence import RADIAL
 from simjax.ops.difference import shift
 from simjax.ops.reconstruction import INTERPOLATIONS, difference_of_faces, pad_only, per_spacing
 from simjax.ops.riemann import Conserved, Primitive
 from simjax.ops.spacing import Spacing, along, around_centers, between_centers, relative, scaled, smallest, without_ends
 from simjax.ops.viscous import viscous_flux
+from simjax.schema.config_errors import raise_first
 from simjax.schema.kinds import Choice, ListOf, Real, key
 
 
@@ -86,6 +88,7 @@ class Params(eqx.Module):
     stretched=True,
     axisymmetric=True,
     forced=(),
+    exclusions=axisymmetric_gas.EXCLUSIONS,
     check=check,
     conserved=conserved_quantities,
     balanced=lambda ndim, counts: balanced_names(ndim, counts.get("scalars", 0)),
@@ -169,7 +172,8 @@ class Compressible(GasBalances, ExplicitModel):
     ):
         check_sides(domain, sides, GAS_SIDES, "Compressible", axisymmetric=True)
         self.scheme = gas.GasScheme() if scheme is None else scheme
-        axisymmetric_gas.check(domain, sides, self.scheme, gravity_axes)
+        across, reconstruction = across_of(domain, sides, GAS_SIDES), self.scheme.reconstruction
+        raise_first(axisymmetric_gas.refusals(across, reconstruction, gravity_along_r=RADIAL in gravity_axes))
         self.domain = domain
         self.gravity_axes = tuple(gravity_axes)
         self.scalars = scalars
@@ -177,13 +181,8 @@ class Compressible(GasBalances, ExplicitModel):
         self.layouts = gas_layouts(sides, scalars, gas_constant)
         self.density_layout = density_layout(sides)
         self.plain = plain_layout(sides)
-        require_widths(
-            f"physics.reconstruction={self.scheme.reconstruction}",
-            domain,
-            self.plain,
-            scalar_fluxes.FLUX_WEIGHTS[self.scheme.reach],
-            "mc",
-        )
+        weights = scalar_fluxes.FLUX_WEIGHTS[self.scheme.reach]
+        require_widths(f"physics.reconstruction={reconstruction}", domain, self.plain, weights, "mc")
 
     @classmethod
     def configured(cls, setup):
@@ -351,7 +350,8 @@ class Compressible(GasBalances, ExplicitModel):
         """Viscosity, and conductivity for p / rho in place of T; both None in an ideal fluid."""
         if params.viscosity is None and params.conductivity is None:
             return None, None
-        axisymmetric_gas.check_ideal(self.domain)
+        if self.domain.grid.axisymmetric:
+            raise_first(axisymmetric_gas.EXCLUSIONS.refusals(axisymmetric_gas.TRANSPORT))
         zero = jnp.zeros_like(params.gamma)
         viscosity, conductivity = (zero if x is None else x for x in (params.viscosity, params.conductivity))
         return viscosity, conductivity / jnp.asarray(self.gas_constant, zero.dtype)

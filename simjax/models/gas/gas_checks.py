@@ -4,19 +4,24 @@ from collections.abc import Iterator
 from typing import Any
 
 from simjax.grid import AXES
+from simjax.models.axisymmetric_grid import across_of_configuration
 from simjax.models.gas.axisymmetric_gas import refusals
-from simjax.ops.reconstruction import INTERPOLATIONS
+from simjax.ops.axisymmetric_divergence import RADIAL
 
 
 def check(config: Any) -> Iterator[tuple[str, str]]:
     """Tell of keys that exclude each other, and of plain numbers for density, pressure or temperature that are <= 0."""
     physics = config.physics
-    if physics.prandtl is not None and physics.conductivity > 0:
-        yield (
-            "physics.prandtl",
-            f"physics.prandtl = {physics.prandtl:g} and physics.conductivity = {physics.conductivity:g}: expected one "
-            "of them; write physics.conductivity=0 or physics.prandtl=null",
-        )
+    varied = {variation.path for variation in config.ensemble.vary}
+    transport = bool(physics.viscosity or physics.conductivity or physics.prandtl)
+    yield from refusals(
+        across_of_configuration(config),
+        physics.reconstruction,
+        gravity_along_r=bool(physics.gravity and physics.gravity[RADIAL]),
+        transport=transport or not varied.isdisjoint(("physics.viscosity", "physics.conductivity")),
+        prandtl=physics.prandtl is not None,
+        conductivity=physics.conductivity > 0,
+    )
     given = {f"initial.{name}": source for name, source in config.initial.items() if isinstance(source, tuple)}
     for axis, boundary in zip(AXES, config.boundaries, strict=False):
         for side in ("lower", "upper"):
@@ -26,21 +31,6 @@ def check(config: Any) -> Iterator[tuple[str, str]]:
         value = formulas[0].constant if formulas else None
         if path.rsplit(".", 1)[-1] in ("density", "pressure", "temperature") and value is not None and value <= 0:
             yield path, f"{path} = {value:g}: expected a number > 0"
-    if config.grid.axisymmetric:
-        yield from _check_axisymmetric(config)
-
-
-def _check_axisymmetric(config: Any) -> Iterator[tuple[str, str]]:
-    physics, varied = config.physics, {variation.path for variation in config.ensemble.vary}
-    yield from refusals(
-        at_axis=config.grid.lower[0] == 0,
-        lower=config.boundaries[0].lower.kind,
-        order=INTERPOLATIONS[physics.reconstruction].order,
-        reconstruction=physics.reconstruction,
-        gravity=bool(physics.gravity and physics.gravity[0]),
-        transport=bool(physics.viscosity or physics.conductivity or physics.prandtl)
-        or not varied.isdisjoint(("physics.viscosity", "physics.conductivity")),
-    )
 
 
 def conserved_quantities(config: Any) -> tuple[str, ...]:

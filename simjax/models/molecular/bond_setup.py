@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from simjax.models.formulas import Values
-from simjax.models.molecular.bonds import Bonds, BondTopology
+from simjax.models.molecular.bonds import Bonds, BondTopology, list_refusals
 from simjax.models.molecular.pair_potentials import PairPotential
 from simjax.particles.cells import EMPTY, Cells
 from simjax.particles.neighbor_policy import NeighborPolicy
@@ -46,11 +46,7 @@ def check_bonds(config: Any) -> Iterator[tuple[str, str]]:
             f"physics.bond = {bond}: expected a potential of pairs, got {potential.name}; write lennard_jones or "
             "weeks_chandler_andersen",
         )
-    if bonded and config.neighbor_list.max_neighbors == 0:
-        yield (
-            "neighbor_list.max_neighbors",
-            "neighbor_list.max_neighbors = 0: expected null or more, lists leave bonded particles out",
-        )
+    yield from list_refusals(bonded, config.neighbor_list.max_neighbors)
     longest = longest_bond(physics)
     if skin is not None and longest > physics.cutoff + skin:
         yield (

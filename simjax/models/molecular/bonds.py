@@ -3,6 +3,7 @@
 import abc
 import functools
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +29,7 @@ from simjax.particles.neighbor_list import Neighbours, of_every_slot, placed
 from simjax.particles.neighbor_policy import NeighborPolicy
 from simjax.particles.neighbor_slots import own_slot
 from simjax.particles.pairs import Pairs
+from simjax.schema.config_errors import raise_first
 from simjax.schema.kinds import Real, key
 from simjax.schema.parts import Part
 from simjax.status import BOND_LOST, OK
@@ -241,6 +243,13 @@ class BondSlots(eqx.Module):
     ends: Array | None
 
 
+def list_refusals(exclude: bool, max_neighbors: int | None) -> Iterator[tuple[str, str]]:
+    """A sentence on bonded particles that leave each other out of pairs that are not listed, with its key path."""
+    if exclude and max_neighbors == 0:
+        path = "neighbor_list.max_neighbors"
+        yield path, f"{path} = 0: expected lists, which leave bonded particles out; write null, in Python a number > 0"
+
+
 class Bonds(eqx.Module):
     """Energies of bonds and of angles.
 
@@ -261,10 +270,7 @@ class Bonds(eqx.Module):
         Raises:
             ConfigurationError: bonds as long as a cell or half the box, or exclusions without lists.
         """
-        if self.exclude and not skin.max_neighbors:
-            raise ConfigurationError(
-                "Bonds.exclude takes a list of neighbours, NeighborPolicy.max_neighbors is 0; write max_neighbors > 0."
-            )
+        raise_first(list_refusals(self.exclude, skin.max_neighbors))
         grid = cells.domain.grid
         for axis, (h, n) in enumerate(zip(grid.spacing, grid.shape, strict=True)):
             most = min(h, n * h / 2) if cells.periodic[axis] else h

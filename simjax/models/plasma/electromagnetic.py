@@ -1,5 +1,7 @@
 """Electromagnetic plasma of particles in two dimensions, with all three components of velocities and fields."""
 
+from collections.abc import Iterator
+
 import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
@@ -20,6 +22,7 @@ from simjax.particles.cells import Cells, counted, pack
 from simjax.particles.current_deposition import on_the_way, transported
 from simjax.particles.mesh import ParticleMesh
 from simjax.particles.neighbor_policy import NeighborPolicy
+from simjax.schema.config_errors import raise_first
 from simjax.solvers.poisson import solve_poisson
 
 NODES = (FACE, FACE)
@@ -70,6 +73,13 @@ class State(eqx.Module):
         return self.particles.velocity
 
 
+def sorting_refusals(every: int | None) -> Iterator[tuple[str, str]]:
+    """A sentence on particles that are not sorted in every step, with its key path."""
+    if every not in (None, 1):
+        path = "neighbor_list.rebuild_every"
+        yield path, f"{path} = {every}: expected 1 or null, as particles are sorted in every step; write 1"
+
+
 class ElectromagneticPlasma(StepsInParts):
     """Charged particles, dx/dt = u / gamma, m du/dt = q (E + v x B), in the fields that Maxwell's equations make of
     their currents: eps dE/dt = curl H - J, mu dH/dt = -curl E.
@@ -89,11 +99,9 @@ class ElectromagneticPlasma(StepsInParts):
     steps_per_arrangement: int = eqx.field(static=True, default=1)
 
     def __check_init__(self):
-        if self.cells.ndim != 2 or self.steps_per_arrangement != 1:
-            raise ConfigurationError(
-                f"ElectromagneticPlasma: expected 2 axes and steps_per_arrangement=1, got "
-                f"{self.cells.ndim} and {self.steps_per_arrangement}."
-            )
+        if self.cells.ndim != 2:
+            raise ConfigurationError(f"ElectromagneticPlasma: expected cells along 2 axes, got {self.cells.ndim}.")
+        raise_first(sorting_refusals(self.steps_per_arrangement))
 
     @property
     def domain(self) -> Domain:

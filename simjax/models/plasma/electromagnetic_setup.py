@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from simjax.models.measures import of_particles
 from simjax.models.particle_model import particle_model
 from simjax.models.plasma.boris import boosted, lorentz_factor
-from simjax.models.plasma.electromagnetic import CONSERVED, ElectromagneticPlasma, Params, light_speed
+from simjax.models.plasma.electromagnetic import CONSERVED, ElectromagneticPlasma, Params, light_speed, sorting_refusals
 from simjax.models.plasma.electrostatic_setup import (
     ChargedFamily,
     ChargedParticlesConfig,
@@ -52,10 +52,7 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
         if speed >= light:
             path = f"particles.drift[{number}]"
             yield path, f"{path} = {list(drift)}: a speed of {speed:.3g}; expected less than that of light, {light:g}"
-    every = config.neighbor_list.rebuild_every
-    if every not in (None, 1):
-        path = "neighbor_list.rebuild_every"
-        yield path, f"{path} = {every}: expected 1 or null, particles are sorted in every step"
+    yield from sorting_refusals(config.neighbor_list.rebuild_every)
     dt, cells, box = config.time.dt, config.physics.mesh_cells, config.box
     if dt is None or len(cells) != ndim:
         return

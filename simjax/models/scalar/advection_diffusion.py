@@ -12,7 +12,7 @@ from simjax.arguments import require_at_least, require_one_of
 from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.grid import AXES
-from simjax.models.axisymmetric_grid import tapers_of
+from simjax.models.axisymmetric_grid import across_of, tapers_of
 from simjax.models.conserved import at_side
 from simjax.models.declaration import model
 from simjax.models.scalar import axisymmetric_scalar
@@ -22,6 +22,7 @@ from simjax.ops import difference, scalar_fluxes
 from simjax.ops.axisymmetric_divergence import RADIAL
 from simjax.ops.difference import shift
 from simjax.ops.spacing import along
+from simjax.schema.config_errors import raise_first
 from simjax.schema.kinds import Choice, ListOf, Real, key
 from simjax.schema.model_schema import FieldSchema
 
@@ -38,16 +39,10 @@ class Params(eqx.Module):
         require_at_least("AdvectionDiffusion.Params", {"diffusivity": self.diffusivity})
 
 
-ACROSS = "physics.velocity: expected [0, w] on an axisymmetric grid, as one velocity along r does not keep volumes"
-
-
 def _check(config: Any) -> Iterator[tuple[str, str]]:
-    if not config.grid.axisymmetric:
-        return
-    yield from axisymmetric_scalar.check_configuration(config)
     sought = () if config.inverse is None else {unknown.path for unknown in config.inverse.unknowns}
-    if config.physics.velocity[RADIAL] != 0 or "physics.velocity_x" in sought:
-        yield "physics.velocity", f"{ACROSS}; write [0, w], or model=transport with a velocity that varies"
+    across = config.physics.velocity[RADIAL] != 0 or "physics.velocity_x" in sought
+    yield from axisymmetric_scalar.check_configuration(config, across)
 
 
 @model(
@@ -56,6 +51,7 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
     sides=SCALAR_SIDES,
     stretched=True,
     axisymmetric=True,
+    exclusions=axisymmetric_scalar.EXCLUSIONS,
     check=_check,
     forced=(),
     balanced=lambda ndim, counts: ("concentration",),
@@ -92,7 +88,7 @@ class AdvectionDiffusion(ConservedScalar):
     def __init__(self, domain: Domain, sides: Sequence[tuple[Side, Side]], scheme: str = "central"):
         check_sides(domain, sides, SCALAR_SIDES, "AdvectionDiffusion", axisymmetric=True)
         require_one_of("AdvectionDiffusion.scheme", scheme, SCHEMES)
-        axisymmetric_scalar.check(domain, sides, scheme)
+        raise_first(axisymmetric_scalar.refusals(across_of(domain, sides, SCALAR_SIDES), scheme))
         self.domain = domain
         self.layout = center_layout([tuple(side.scalar_boundary() for side in pair) for pair in sides])
         self.scheme = scheme

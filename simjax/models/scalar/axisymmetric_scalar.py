@@ -1,65 +1,52 @@
-"""A carried scalar in cylindrical coordinates (r, z): what it takes there."""
+"""A carried scalar in cylindrical coordinates (r, z): what it does not take there."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
-from simjax.core.boundary import Side
-from simjax.core.domain import Domain
-from simjax.errors import ConfigurationError
-from simjax.models.axisymmetric_grid import kind_across, side_refusals
+from simjax.models.axisymmetric_grid import ASKED, RINGS, Across, across_of_configuration, side_refusals
 from simjax.ops import scalar_fluxes
-from simjax.ops.axisymmetric_divergence import RADIAL
+from simjax.schema.exclusions import Exclusion, Exclusions, Feature
 from simjax.schema.model_schema import IMEX
 
 TAKEN = tuple(name for name, scheme in scalar_fluxes.SCHEMES.items() if not scheme.reach)
-IMPLICIT = "diffusion is explicit on an axisymmetric grid"
+EXCLUSIONS = Exclusions(
+    {
+        "rings": RINGS,
+        "wide_flux": Feature(
+            "central4 and weno5 (`physics.scheme`)", instead=f"write {', '.join(TAKEN[:-1])} or {TAKEN[-1]}"
+        ),
+        "implicit": Feature(
+            f"implicit diffusion (`time.integrator`: {', '.join(IMEX)})",
+            instead="write ssprk3 or another scheme that is explicit",
+        ),
+        "velocity_across": Feature(
+            "a uniform velocity along x (`physics.velocity`)",
+            instead="write [0, w], or model=transport with a velocity that varies",
+        ),
+    },
+    (
+        Exclusion("wide_flux", "rings", "as its fluxes would be of second order on an axisymmetric one"),
+        Exclusion("implicit", "rings", "on which alone its solve is made"),
+        Exclusion("velocity_across", "rings", "as one velocity along r does not keep volumes"),
+    ),
+)
 
 
-def refusals(lower: str, at_axis: bool, scheme: str) -> Iterator[tuple[str, str]]:
-    """Sentences on what a scalar does not take, each with its key path; `lower`: the kind of side where r begins."""
-    yield from side_refusals(lower, at_axis)
-    yield from scheme_refusals(scheme)
+IMPLICIT = {"rings": ASKED, "implicit": "time.integrator of implicit diffusion"}
 
 
-def scheme_refusals(scheme: str) -> Iterator[tuple[str, str]]:
-    """A sentence on an advective flux of a scalar that cells as rings do not take, with its key path."""
-    if scheme not in TAKEN:
-        yield (
-            "physics.scheme",
-            f"physics.scheme = {scheme}: its fluxes would be of second order on an axisymmetric grid; write "
-            f"{', '.join(TAKEN[:-1])} or {TAKEN[-1]}",
-        )
-
-
-def check_configuration(config: Any) -> Iterator[tuple[str, str]]:
-    """The `refusals` of a configuration, and that of implicit diffusion."""
-    if not config.grid.axisymmetric:
+def refusals(across: Across | None, scheme: str, **others: bool) -> Iterator[tuple[str, str]]:
+    """Sentences on what a scalar with this flux does not take, each with its key path; others: features it has."""
+    if across is None:
         return
-    at_axis, lower = config.grid.lower[RADIAL] == 0, config.boundaries[RADIAL].lower.kind
-    yield from refusals(lower, at_axis, config.physics.scheme)
-    if config.time.integrator in IMEX:
-        yield (
-            "time.integrator",
-            f"time.integrator = {config.time.integrator}: {IMPLICIT}; write ssprk3 or another scheme that is explicit",
-        )
+    yield from side_refusals(across.kinds[0], across.at_axis)
+    given = {"wide_flux": f"physics.scheme = {scheme}", "velocity_across": "physics.velocity along r", **IMPLICIT}
+    has = {"rings": True, "wide_flux": scheme not in TAKEN, **others}
+    yield from EXCLUSIONS.refusals({name: given[name] for name, found in has.items() if found})
 
 
-def check(domain: Domain, sides: Sequence[tuple[Side, Side]], scheme: str) -> None:
-    """Refuse what a scalar does not take on an axisymmetric grid.
-
-    Raises:
-        ConfigurationError: see `refusals`.
-    """
-    if domain.grid.axisymmetric:
-        for _, sentence in refusals(kind_across(sides), domain.grid.lower[RADIAL] == 0, scheme):
-            raise ConfigurationError(f"{sentence}.")
-
-
-def check_explicit(domain: Domain) -> None:
-    """Refuse an implicit solve on an axisymmetric grid.
-
-    Raises:
-        ConfigurationError: it is one.
-    """
-    if domain.grid.axisymmetric:
-        raise ConfigurationError(f"{IMPLICIT[0].upper()}{IMPLICIT[1:]}; take a Runge-Kutta scheme such as ssprk3.")
+def check_configuration(config: Any, velocity_across: bool = False) -> Iterator[tuple[str, str]]:
+    """The `refusals` of a configuration; velocity_across: whether one velocity along r carries the scalar."""
+    implicit = config.time.integrator in IMEX
+    across = across_of_configuration(config)
+    yield from refusals(across, config.physics.scheme, implicit=implicit, velocity_across=velocity_across)

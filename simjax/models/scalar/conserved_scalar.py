@@ -20,6 +20,7 @@ from simjax.models.measures import of_field, total_measure
 from simjax.models.scalar import axisymmetric_scalar
 from simjax.ops import scalar_fluxes
 from simjax.ops.spacing import Spacing, scaled, smallest, without_ends
+from simjax.schema.config_errors import raise_first
 from simjax.schema.kinds import Integer, key
 from simjax.schema.model_schema import IMEX
 from simjax.solvers.elliptic import elliptic
@@ -163,7 +164,8 @@ class SemiImplicitScalar(ConservedScalar, SemiImplicitModel):
         return scalar_fluxes.diffusion_tendency(padded, kappa, spacing, reach, *rings)
 
     def prepare(self, params):
-        axisymmetric_scalar.check_explicit(self.domain)
+        if self.domain.grid.axisymmetric:
+            raise_first(axisymmetric_scalar.EXCLUSIONS.refusals(axisymmetric_scalar.IMPLICIT))
         kappa = self.face_diffusivity(params)
         operator = elliptic(self.domain, self.layout, kappa, self.widths(kappa[0].dtype))
         return kappa, operator, multigrid(operator)

@@ -25,7 +25,7 @@ from simjax.core.boundary import (
 )
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
-from simjax.models.axisymmetric_grid import tapers_of, widest
+from simjax.models.axisymmetric_grid import across_of, tapers_of, widest
 from simjax.models.conserved import MADE, at_side, inside
 from simjax.models.declaration import model
 from simjax.models.formulas import FormulaValue
@@ -35,7 +35,7 @@ from simjax.models.sides import SCALAR_SIDES, check_sides
 from simjax.models.stretching import require_transport
 from simjax.ops import scalar_fluxes
 from simjax.ops.axisymmetric_divergence import RADIAL
-from simjax.schema.config_errors import unended
+from simjax.schema.config_errors import raise_first, unended
 from simjax.schema.formula import Formula
 from simjax.schema.kinds import Choice, Text, key
 from simjax.schema.model_schema import FieldSchema
@@ -110,6 +110,7 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
     integrators=INTEGRATORS,
     stretched=True,
     axisymmetric=True,
+    exclusions=axisymmetric_scalar.EXCLUSIONS,
     check=_check,
     balanced=lambda ndim, counts: ("concentration",),
     conserved=conserved_mean,
@@ -162,7 +163,7 @@ class Transport(SemiImplicitScalar):
     ):
         check_sides(domain, sides, SCALAR_SIDES, "Transport", axisymmetric=True)
         require_one_of("Transport.scheme", scheme, scalar_fluxes.SCHEMES)
-        axisymmetric_scalar.check(domain, sides, scheme)
+        raise_first(axisymmetric_scalar.refusals(across_of(domain, sides, SCALAR_SIDES), scheme))
         require_at_least("Transport", {"tolerance": tolerance}, strictly=True)
         self.domain = domain
         self.layout = center_layout([tuple(side.scalar_boundary() for side in pair) for pair in sides])

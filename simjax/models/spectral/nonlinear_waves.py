@@ -3,9 +3,8 @@ Kuramoto-Sivashinsky; periodic, in a Fourier basis, with two real transforms per
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -14,11 +13,11 @@ from jax import lax
 from simjax.core.boundary import Side
 from simjax.core.domain import Domain
 from simjax.core.model import Measure
-from simjax.errors import ConfigurationError
 from simjax.models.declaration import model
 from simjax.models.flow.fourier.fourier_flow import square_of
 from simjax.models.spectral.base import Force, SpectralModel
 from simjax.ops.scaling import scaled
+from simjax.schema.config_errors import raise_first
 from simjax.schema.kinds import Choice, Real, key
 
 
@@ -98,16 +97,17 @@ class KortewegDeVries(SpectralModel):
         return {name: Measure("1", name) for name in ("mass", "momentum", "energy")}
 
 
-def _check_form(config: Any) -> Iterable[tuple[str, str]]:
-    if config.physics.form == "slope" and len(config.grid.shape) > 1:
+def _refusals(integral: bool, shape: Sequence[int]) -> Iterator[tuple[str, str]]:
+    """A sentence on the slope of a front in several dimensions, with its key path."""
+    if not integral and len(shape) > 1:
         yield (
             "physics.form",
-            f"physics.form = 'slope': expected 'height' for grid.shape={list(config.grid.shape)}, a slope has "
-            "a component per axis; write physics.form=height",
+            f"physics.form = slope: expected height for grid.shape={list(shape)}, as a slope has a component per axis; "
+            "write physics.form=height, in Python integral=True",
         )
 
 
-@model("kuramoto_sivashinsky", check=_check_form)
+@model("kuramoto_sivashinsky", check=lambda config: _refusals(config.physics.form == "height", config.grid.shape))
 class KuramotoSivashinsky(SpectralModel):
     """Kuramoto-Sivashinsky: du/dt = -u du/dx - a d2u/dx2 - b d4u/dx4, chaos fed by a band of growing waves.
 
@@ -143,11 +143,7 @@ class KuramotoSivashinsky(SpectralModel):
         integral: bool = False,
     ):
         super().__init__(domain, sides, forces)
-        if domain.grid.ndim > 1 and not integral:
-            raise ConfigurationError(
-                f"KuramotoSivashinsky of a slope is one-dimensional; got grid.shape={domain.grid.shape}: "
-                "write integral=True for the equation of the front's height."
-            )
+        raise_first(_refusals(integral, domain.grid.shape))
         self.integral = integral
 
     @classmethod

@@ -1,19 +1,20 @@
 """Beginnings of flows of smoothed particles: boxes, and particles given one after the other."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from simjax.errors import ConfigurationError
-from simjax.grid import AXES
 from simjax.models.sph.pair_terms import FLUID, WALL
+from simjax.schema.config_errors import raise_first
 
 LAYERS = 4
 """Of wall particles: as many spacings as a kernel may reach."""
+LARGEST_SHARE = 1e-6
+"""Of a spacing that lengths may be off its multiples."""
 
 
 class InitialCondition(eqx.Module):
@@ -76,8 +77,8 @@ def tank(
         ConfigurationError: a length is not a whole multiple of `spacing`.
     """
     ndim = len(size)
-    cells = _counted("tank", size, spacing)
-    filled = _counted("block of fluid", fluid, spacing)
+    cells = _counted("box.upper", size, spacing)
+    filled = _counted("particles.fluid", fluid, spacing)
     above = [LAYERS] * (ndim - 1) + [LAYERS if lid else 0]
     index = np.stack(
         np.meshgrid(*(np.arange(-LAYERS, n + more) for n, more in zip(cells, above, strict=True)), indexing="ij")
@@ -98,11 +99,15 @@ def tank(
 
 def _counted(what: str, lengths: Sequence[float], spacing: float) -> list[int]:
     """Particles along each axis."""
-    counts = [round(length / spacing) for length in lengths]
-    for axis, (count, length) in enumerate(zip(counts, lengths, strict=True)):
-        if abs(count * spacing - length) > 1e-6 * spacing:
-            raise ConfigurationError(
-                f"The {what} is {length:g} long along {AXES[axis]}, not a whole multiple of the spacing {spacing:g}; "
-                f"write {count * spacing:g}."
-            )
-    return counts
+    for axis, length in enumerate(lengths):
+        raise_first(multiple_refusals(f"{what}[{axis}]", length, spacing))
+    return [round(length / spacing) for length in lengths]
+
+
+def multiple_refusals(path: str, length: float, spacing: float) -> Iterator[tuple[str, str]]:
+    """A sentence on a length, at this key path, that is not one or more spacings of the particles."""
+    count = round(length / spacing)
+    if abs(count * spacing - length) > LARGEST_SHARE * spacing or not count:
+        near = max(1, count) * spacing
+        wanted = f"a length that is a multiple of particles.spacing={spacing:g}"
+        yield path, f"{path}: expected {wanted}, got {length:g}; write one of {near:g}"

@@ -16,7 +16,7 @@ from simjax.models.capacities import Bounds, bounds_of, capacities_of_pairs, ste
 from simjax.models.measures import of_particles
 from simjax.models.particle_model import ParticleFamily, particle_model
 from simjax.models.placement import Start, require_room
-from simjax.models.sph.initial_conditions import LAYERS, tank
+from simjax.models.sph.initial_conditions import LARGEST_SHARE, LAYERS, multiple_refusals, tank
 from simjax.models.sph.kernels import SMOOTHING_KERNELS, SmoothingKernel
 from simjax.models.sph.pair_terms import FLUID
 from simjax.models.sph.sph import Params, WeaklyCompressibleSPH, conserved_names
@@ -28,7 +28,6 @@ from simjax.schema.particles import ParticlesSection, check_beside
 KERNEL_REACH = {"wendland_c2": 2.0, "wendland_c4": 2.0, "cubic_spline": 2.0, "quintic_spline": 3.0}
 """Kernel -> the smoothing lengths after which it is zero."""
 WALL_LAYERS = 4
-LARGEST_SHARE = 1e-6  # of a spacing that lengths may be off its multiples
 
 
 @dataclass(frozen=True)
@@ -68,19 +67,9 @@ class FluidConfig(ParticlesSection):
                 if length > (b - a) * (1 + 1e-9):
                     place = f"particles.fluid[{axis}]"
                     yield place, f"{place} = {length:g}: expected at most {b - a:g}, the length of the box"
-                yield from self._whole(f"particles.fluid[{axis}]", length)
+                yield from multiple_refusals(f"particles.fluid[{axis}]", length, self.spacing)
         for axis, (a, b) in enumerate(zip(box.lower, box.upper, strict=True)):
-            yield from self._whole(f"box.upper[{axis}]", b - a)
-
-    def _whole(self, path: str, length: float) -> Iterator[tuple[str, str]]:
-        count = round(length / self.spacing)
-        if abs(count * self.spacing - length) > LARGEST_SHARE * self.spacing or not count:
-            near = max(1, count) * self.spacing
-            yield (
-                path,
-                f"{path}: expected a length that is a multiple of particles.spacing={self.spacing:g}, got {length:g}; "
-                f"write one of {near:g}",
-            )
+            yield from multiple_refusals(f"box.upper[{axis}]", b - a, self.spacing)
 
 
 @dataclass(frozen=True)

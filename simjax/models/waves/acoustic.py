@@ -13,7 +13,13 @@ from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.core.model import Measure
 from simjax.grid import AXES, CENTER, FACE, LOWER, UPPER
-from simjax.models.axisymmetric_grid import dimensions, lower_radii, radii, ring_volumes, tapers_of
+from simjax.models.axisymmetric_grid import (
+    dimensions,
+    lower_radii,
+    radii,
+    ring_volumes,
+    tapers_of,
+)
 from simjax.models.declaration import model
 from simjax.models.fluid_outputs import pressure_output, velocity_outputs
 from simjax.models.measures import times_volume
@@ -96,6 +102,7 @@ class Layer(eqx.Module):
     stretched=True,
     axisymmetric=True,
     forced=(),
+    exclusions=axisymmetric_waves.EXCLUSIONS,
     check=check_waves,
     balanced=lambda ndim, counts: ("energy",),
 )

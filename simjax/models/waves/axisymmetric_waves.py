@@ -5,45 +5,56 @@ In (r, z, phi), a left-handed order, curls are those of (x, y, z) with the oppos
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import jax.numpy as jnp
 from jax import Array
 
-from simjax.core.boundary import Boundary, Dirichlet, FieldLayout, Neumann, Side, SlipWall
+from simjax.core.boundary import Boundary, Dirichlet, FieldLayout, Neumann
 from simjax.core.domain import Domain
-from simjax.errors import ConfigurationError
 from simjax.grid import FACE
-from simjax.models.axisymmetric_grid import lower_radii, radii
+from simjax.models.axisymmetric_grid import ASKED, RINGS, Across, lower_radii, radii
 from simjax.models.waves.pml import OpenFace
 from simjax.ops.axisymmetric_divergence import RADIAL
 from simjax.ops.spacing import Spacing
+from simjax.schema.exclusions import Exclusion, Exclusions, Feature
 
 ENDS = ("lower", "upper")
 AXIAL, AROUND = 1, 2
 """Numbers of the components along the axis and around it."""
 
-ALONG_AXIS = "physics.along: expected y on an axisymmetric grid with sources, as currents on the axis flow along it"
+EXCLUSIONS = Exclusions(
+    {
+        "rings": RINGS,
+        "fourth_order": Feature("waves of fourth order (`physics.order`)", instead="write 2"),
+        "sources_along_r": Feature("sources of light along x (`physics.along`)", instead="write y"),
+    },
+    (
+        Exclusion("fourth_order", "rings", "on which alone its differences are known"),
+        Exclusion("sources_along_r", "rings", "as currents on an axis flow along it"),
+    ),
+)
+ALONG_AXIS = {"rings": ASKED, "sources_along_r": "physics.along = x"}
 
 
-def refusals(walls: Sequence[bool], order: int, wall: str) -> Iterator[tuple[str, str]]:
-    """Sentences on what waves do not take, each with its key path; walls: whether the sides across r are a `wall`."""
-    for end, found in zip(ENDS, walls, strict=True):
-        if not found:
+def refusals(across: Across | None, order: int, wall: str) -> Iterator[tuple[str, str]]:
+    """Sentences on what waves do not take, each with its key path; wall: the kind of side that reflects."""
+    if across is None:
+        return
+    for end, kind in zip(ENDS, across.kinds, strict=True):
+        if kind != wall:
             path = f"boundaries.x.{end}"
-            yield path, f"{path}: expected {wall} on an axisymmetric grid, at the axis and at sides across r"
-    if order > 2:
-        yield "physics.order", f"physics.order = {order}: expected 2 on an axisymmetric grid"
+            yield path, f"{path} = {kind}: expected {wall} on an axisymmetric grid, at the axis and at sides across r"
+    asked = {"fourth_order": f"physics.order = {order}"} if order > 2 else {}
+    yield from EXCLUSIONS.refusals({"rings": ASKED, **asked})
 
 
-def check_configuration(config: Any, wall: str, rings: bool) -> Iterator[tuple[str, str]]:
-    """The `refusals` of a configuration with an axisymmetric grid, and those of sources where none can be.
+def source_refusals(config: Any, rings: bool) -> Iterator[tuple[str, str]]:
+    """Sentences on sources where none can be on an axisymmetric grid, each with its key path.
 
     rings: whether sources are currents around the axis, which have radii, and not points on it.
     """
-    across = config.boundaries[RADIAL]
-    yield from refusals([side.kind == wall for side in (across.lower, across.upper)], config.physics.order, wall)
     for number, source in enumerate(config.physics.sources):
         radius = source.position[RADIAL]
         path = f"physics.sources[{number}].position[{RADIAL}]"
@@ -53,20 +64,8 @@ def check_configuration(config: Any, wall: str, rings: bool) -> Iterator[tuple[s
             yield path, f"{path} = {radius:g}: expected 0 on an axisymmetric grid, as points lie on the axis"
 
 
-def check(domain: Domain, sides: Sequence[tuple[Side, Side]], order: int, wall: str) -> None:
-    """Refuse what waves do not take on an axisymmetric grid.
-
-    Raises:
-        ConfigurationError: see `refusals`.
-    """
-    if domain.grid.axisymmetric:
-        # A layer is a wall of its own kind.
-        for _, sentence in refusals([type(side) is SlipWall for side in sides[RADIAL]], order, wall):
-            raise ConfigurationError(f"{sentence}.")
-
-
 def misplaced(sources: Array, rings: bool) -> dict[str, Array]:
-    """Tell whether a source is where none can be, by what is wrong; see `check_configuration`."""
+    """Tell whether a source is where none can be, by what is wrong; see `source_refusals`."""
     radius = sources[:, RADIAL]
     return {"a ring on the axis": jnp.any(radius <= 0)} if rings else {"a source off the axis": jnp.any(radius != 0)}
 

@@ -27,10 +27,11 @@ from simjax.models.waves.point_sources import PointSources, gather, spread
 from simjax.models.waves.scales import AxisScales, check_scales, scales_of
 from simjax.models.waves.scales import per_volume as per_volume_at
 from simjax.models.waves.staggered_waves import Signal, StaggeredWaves, Terms, of_memories
-from simjax.models.waves.wave_setup import WaveKeys, check_light, medium_function, points_of
+from simjax.models.waves.wave_setup import WaveKeys, along_refusals, check_light, medium_function, points_of
 from simjax.models.waves.yee import ELECTRIC, MAGNETIC, POLARISATIONS, layout_of, layouts_of, terms_of_curl
 from simjax.ops import staggered_wave
 from simjax.ops.axisymmetric_divergence import RADIAL
+from simjax.schema.config_errors import raise_first
 from simjax.schema.kinds import Text, key
 from simjax.schema.model_schema import SPLITTING, FieldSchema
 
@@ -113,6 +114,7 @@ def _maxwell(name: str, axes: int, electric: tuple[str, ...], magnetic: tuple[st
         stretched=True,
         axisymmetric=axes == 2,
         forced=(),
+        exclusions=axisymmetric_waves.EXCLUSIONS,
         check=check_light(electric),
         balanced=lambda ndim, counts: (ENERGY,),
     )
@@ -176,10 +178,7 @@ class Maxwell(LightMedium, LightEnergy, StaggeredWaves):
             )
         electric, magnetic = POLARISATIONS[polarisation]
         along = along or AXES[electric[-1]]
-        if along not in [AXES[c] for c in electric]:
-            raise ConfigurationError(
-                f"Maxwell: along={along} but E has the components {', '.join(AXES[c] for c in electric)}; write one."
-            )
+        raise_first(along_refusals(along, [AXES[c] for c in electric]))
         self.check_grid("Maxwell", domain, sides, order, LIGHT, "conductor")
         self.domain, self.polarisation, self.order, self.media = domain, polarisation, order, None
         self.along = electric.index(AXES.index(along))
@@ -226,7 +225,7 @@ class Maxwell(LightMedium, LightEnergy, StaggeredWaves):
         if params.sources is not None:
             layout, value = self.fed_layout, impermittivity[self.along]
             if self.domain.grid.axisymmetric and layout.offset[RADIAL] != FACE:
-                raise ConfigurationError(f"{axisymmetric_waves.ALONG_AXIS}.")
+                raise_first(axisymmetric_waves.EXCLUSIONS.refusals(axisymmetric_waves.ALONG_AXIS))
             volumes = self._volumes(scales, layout, value.dtype, rings=self.polarisation == "tm")
             sources = self.located_sources(params, value, volumes)
         impermeability = self.inverse_at_faces(params.permeability)

@@ -2,7 +2,7 @@
 
 import abc
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +14,9 @@ from jax import Array, lax
 from simjax.arguments import require_at_least
 from simjax.core.boundary import Boundary, Dirichlet, FieldLayout, Neumann, Periodic, Side, SlipWall, center_layout
 from simjax.core.domain import Domain
-from simjax.errors import ConfigurationError
 from simjax.grid import AXES, FACE, LOWER
 from simjax.jaxpr.linear_map import fixed_linear_map
+from simjax.schema.config_errors import raise_first
 from simjax.schema.side_declarations import side
 from simjax.stencil.materialise import formed_once
 
@@ -139,6 +139,16 @@ class Adding:
         return self.lines.forward(u)
 
 
+def layer_refusals(shape: Sequence[int], cells: int, sides: Sequence[Sequence[bool]]) -> Iterator[tuple[str, str]]:
+    """Sentences on layers of `cells` that leave nothing between them; sides: which ones of each axis have a layer."""
+    for axis, (n, ends) in enumerate(zip(shape, sides, strict=True)):
+        needed = cells * sum(ends)
+        if needed >= n:
+            found = f"grid.shape[{axis}]={n} leaves nothing between the layers along {AXES[axis]}"
+            use = f"use more than {needed} cells or a smaller physics.layer_cells"
+            yield "physics.layer_cells", f"physics.layer_cells = {cells}: {found}; {use}"
+
+
 class AbsorbingLayer(eqx.Module):
     """Convolutional perfectly matched layer (CPML): d/dx becomes d/dx + psi, with a memory psi that decays in time.
 
@@ -162,13 +172,7 @@ class AbsorbingLayer(eqx.Module):
         self.sides = tuple(
             (isinstance(lower, AbsorbingSide), isinstance(upper, AbsorbingSide)) for lower, upper in sides
         )
-        for axis, n in enumerate(domain.grid.shape):
-            needed = cells * sum(self.sides[axis])
-            if needed >= n:
-                raise ConfigurationError(
-                    f"grid.shape[{axis}]={n} leaves nothing between absorbing layers of {cells} cells along "
-                    f"{AXES[axis]}; use more than {needed} cells or a smaller physics.layer_cells."
-                )
+        raise_first(layer_refusals(domain.grid.shape, cells, self.sides))
 
     def absorbs(self, axis: int) -> bool:
         return any(self.sides[axis])

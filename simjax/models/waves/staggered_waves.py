@@ -15,6 +15,7 @@ from simjax.core.boundary import FieldLayout, Side
 from simjax.core.domain import Domain
 from simjax.core.model import SplitModel
 from simjax.grid import CENTER, FACE
+from simjax.models.axisymmetric_grid import across_of
 from simjax.models.sides import check_sides
 from simjax.models.waves import axisymmetric_waves
 from simjax.models.waves.energy import WaveEnergy
@@ -23,6 +24,7 @@ from simjax.models.waves.point_sources import PointSources, gather, locate, mark
 from simjax.models.waves.scales import AxisScales, along
 from simjax.ops import staggered_wave
 from simjax.ops.spacing import scaled
+from simjax.schema.config_errors import raise_first
 
 Signal = Callable[[Array], Array]
 """`signal(t)` -> strength of a source; an `eqx.Module`, whose arrays are parameters."""
@@ -56,7 +58,7 @@ class StaggeredWaves(Layered, SplitModel, WaveEnergy):
         """
         require_one_of(f"{name}.order", order, staggered_wave.WEIGHTS)
         check_sides(domain, sides, kinds, name, axisymmetric=True)
-        axisymmetric_waves.check(domain, sides, order, wall)
+        raise_first(axisymmetric_waves.refusals(across_of(domain, sides, kinds), order, wall))
 
     # ------------------------------------------------------------------ differences and layers
 

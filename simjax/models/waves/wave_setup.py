@@ -2,7 +2,7 @@
 
 import csv
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,12 @@ import jax.numpy as jnp
 from jax import Array
 
 from simjax.errors import ConfigurationError
-from simjax.grid import AXES
 from simjax.io.memory import require_memory_for_text
+from simjax.models.axisymmetric_grid import across_of_configuration
 from simjax.models.declaration import Setup
 from simjax.models.formulas import FormulaValue, Values
 from simjax.models.waves import axisymmetric_waves
+from simjax.models.waves.pml import layer_refusals
 from simjax.models.waves.point_sources import SampledSignal
 from simjax.schema.config_errors import ConfigErrors, unended
 from simjax.schema.formula import Formula
@@ -128,15 +129,11 @@ def check_waves(config: Any, wall: str = "rigid", rings: bool = False) -> Iterat
     physics, grid = config.physics, config.grid
     if physics.order == 3:
         yield "physics.order", "physics.order = 3: expected 2 or 4"
-    for axis, boundary in enumerate(config.boundaries):
-        sides = (boundary.lower.kind, boundary.upper.kind)
-        needed = physics.layer_cells * sides.count("absorbing")
-        if needed >= grid.shape[axis]:
-            found = f"grid.shape[{axis}]={grid.shape[axis]} leaves nothing between the layers along {AXES[axis]}"
-            use = f"use more than {needed} cells or a smaller physics.layer_cells"
-            yield "physics.layer_cells", f"physics.layer_cells = {physics.layer_cells}: {found}; {use}"
+    layers = [[side.kind == "absorbing" for side in (pair.lower, pair.upper)] for pair in config.boundaries]
+    yield from layer_refusals(grid.shape, physics.layer_cells, layers)
+    yield from axisymmetric_waves.refusals(across_of_configuration(config), physics.order, wall)
     if grid.axisymmetric:
-        yield from axisymmetric_waves.check_configuration(config, wall, rings)
+        yield from axisymmetric_waves.source_refusals(config, rings)
     for number, source in enumerate(physics.sources):
         path = f"physics.sources[{number}]"
         yield from _check_position(f"{path}.position", source.position, grid)
@@ -156,11 +153,17 @@ def check_light(components: tuple[str, ...]) -> Callable[[Any], Iterator[tuple[s
         yield from check_waves(config, "conductor", rings=components == ("z",))
         along = config.physics.along
         if config.grid.axisymmetric and along == "x" and config.physics.sources:
-            yield "physics.along", axisymmetric_waves.ALONG_AXIS
-        if along is not None and along not in components:
-            yield "physics.along", f"physics.along = {along!r}: expected one of {', '.join(components)}"
+            yield from axisymmetric_waves.EXCLUSIONS.refusals(axisymmetric_waves.ALONG_AXIS)
+        yield from along_refusals(along, components)
 
     return check
+
+
+def along_refusals(along: str | None, components: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """A sentence on sources of light along an axis along which the electric field has no component, with its path."""
+    if along is not None and along not in components:
+        expected = f"expected one of {', '.join(components)}, the components of E; write one"
+        yield "physics.along", f"physics.along = {along}: {expected}"
 
 
 def _check_position(path: str, position: tuple[float, ...], grid: Any) -> Iterator[tuple[str, str]]:

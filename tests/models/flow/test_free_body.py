@@ -344,7 +344,7 @@ def test_bodies_that_cannot_move_freely_are_refused():
     moving = {"solid": {"ball": {"center": [0.5, "0.4 + t"], "radius": 0.2}}}
     assert "expected a shape without t where physics.body moves it" in refused(coefficients=moving)
     told = {**SECTIONS["coefficients"], "solid_velocity": ["1", "0"]}
-    assert "expected no velocity where physics.body moves the body" in refused(coefficients=told)
+    assert "coefficients.solid_velocity: expected bodies that move as they are told" in refused(coefficients=told)
     assert "physics.body.gravity = [1.0]: expected one number for each of 2 axes" in refused(
         physics={**physics, "body": {"density": 1.0, "gravity": [1.0]}}
     )

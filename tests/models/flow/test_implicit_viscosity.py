@@ -175,7 +175,7 @@ def test_the_integrator_says_that_viscosity_is_implicit():
             },
             "expected periodic, no_slip, slip and inflow sides alone",
         ),
-        ({"boundaries": {"y": "wall_model"}}, "expected periodic, no_slip, slip and inflow sides alone"),
+        ({"boundaries": {"y": "wall_model"}}, "implicit viscosity: expected walls with a resolved layer"),
         ({"grid": {"shape": [8, 8]}, "coefficients": {"solid": "x"}}, "without bodies"),
         ({"grid": {"shape": [8, 8], "axisymmetric": True}, "boundaries": {"x": "slip"}}, "Cartesian"),
         ({"outputs": [{"balance": "momentum_x"}]}, "does not know what implicit viscosity takes"),

@@ -188,5 +188,7 @@ def test_taylor_green_dissipation_peak():
 
 
 def test_other_dimensions_are_refused():
-    with pytest.raises(ConfigurationError, match="model=vorticity for two"):
+    with pytest.raises(
+        ConfigurationError, match="expected at least 3 axes for model=spectral_velocity; write 3 numbers"
+    ):
         SpectralVelocity(Domain(Grid((8, 8))))

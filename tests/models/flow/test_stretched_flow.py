@@ -300,5 +300,5 @@ def test_prescribed_velocities_balance_by_the_areas_of_faces():
 
 
 def test_a_pressure_solver_for_uniform_grids_is_refused():
-    with pytest.raises(ConfigurationError, match="'tridiagonal' takes uniform grids .* stretched along y"):
+    with pytest.raises(ConfigurationError, match="tridiagonal: expected a uniform grid, .* got grid.stretch.y"):
         Incompressible(Domain(stretched((4, 6), (None, WALLS))), [PERIODIC, STILL], pressure_solver="tridiagonal")

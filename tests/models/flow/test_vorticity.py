@@ -247,5 +247,5 @@ def test_walls_and_other_dimensions_are_refused():
     grid = Grid((8, 8))
     with pytest.raises(ConfigurationError, match="write boundaries.y=periodic"):
         Vorticity(Domain(grid), [(PeriodicSide(),) * 2, (NoSlipWall(),) * 2])
-    with pytest.raises(ConfigurationError, match="two-dimensional"):
+    with pytest.raises(ConfigurationError, match="expected at most 2 axes for model=vorticity; write 2 numbers"):
         Vorticity(Domain(Grid((8, 8, 8))))

@@ -190,7 +190,7 @@ def test_bonds_that_cannot_be_are_refused():
         ends_of(5, np.array([[0, 1, 7]]))
     with pytest.raises(ConfigurationError, match="at most 1.6.*longer NeighborPolicy.skin"):
         model_on(None, Bonds(bond, angle, 1.65, SKIN))
-    with pytest.raises(ConfigurationError, match="max_neighbors > 0"):
+    with pytest.raises(ConfigurationError, match="max_neighbors = 0: expected lists"):
         model_on(None, Bonds(bond, angle, LONGEST, SKIN, exclude=True))
 
 

@@ -159,7 +159,7 @@ REFUSED = {
         (["particles.placement=random"], "particles.placement = random: expected sc or file"),
         (["particles.count=1010"], "expected a multiple of particles.chain_length = 20; write 1000 or 1020"),
         (["physics.potential=yukawa"], "expected a potential of pairs with epsilon and sigma, got yukawa"),
-        (["neighbor_list.max_neighbors=0"], "neighbor_list.max_neighbors = 0: expected null or more"),
+        (["neighbor_list.max_neighbors=0"], "neighbor_list.max_neighbors = 0: expected lists"),
         (["neighbor_list.skin=0.2"], "write 0.3775 or more, or null"),
         (["box.upper=[2.6,40.0,40.0]"], "box.upper.0. = 2.6: expected a box of at least 3, twice the length of a bond"),
     ],

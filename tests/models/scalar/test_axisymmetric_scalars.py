@@ -152,11 +152,11 @@ PLAIN = TRANSPORT | {
 @pytest.mark.parametrize(
     ("given", "change", "message"),
     [
-        (TRANSPORT, {"time": {**TRANSPORT["time"], "integrator": "imex_euler"}}, "diffusion is explicit on an axisym"),
-        (TRANSPORT, {"physics": {"scheme": "weno5"}}, "physics.scheme = weno5: its fluxes would be of second order"),
+        (TRANSPORT, {"time": {**TRANSPORT["time"], "integrator": "imex_euler"}}, "implicit diffusion: expected a Cart"),
+        (TRANSPORT, {"physics": {"scheme": "weno5"}}, "physics.scheme = weno5: .* of second order"),
         (TRANSPORT, {"boundaries": {"x": "outflow", "y": "slip"}}, "boundaries.x.lower = outflow: expected slip"),
         (TRANSPORT, {"boundaries": {"x": "periodic", "y": "slip"}}, "boundaries.x: r does not wrap"),
-        (PLAIN, {"physics": {"diffusivity": 0.1, "velocity": [1, 0]}}, r"physics.velocity: expected \[0, w\]"),
+        (PLAIN, {"physics": {"diffusivity": 0.1, "velocity": [1, 0]}}, r"physics.velocity along r: .*write \[0, w\]"),
         (PLAIN, {"boundaries": {"x": "outflow", "y": "slip"}}, "boundaries.x.lower = outflow: expected slip"),
     ],
     ids=["implicit", "weno5", "axis", "wraps", "radial", "plain-axis"],
@@ -171,9 +171,9 @@ def test_python_callers_are_told_too():
     domain = rings((8, 8), (0.0, 0.0), (1.0, 1.0))
     with pytest.raises(ConfigurationError, match="physics.scheme = central4"):
         Transport(domain, [CLOSED, CLOSED], "central4")
-    with pytest.raises(ConfigurationError, match="boundaries.x.lower = another side"):
+    with pytest.raises(ConfigurationError, match="boundaries.x.lower = outflow: expected slip"):
         plain.AdvectionDiffusion(domain, [(Outflow(), Outflow()), CLOSED])
-    with pytest.raises(ConfigurationError, match="Diffusion is explicit on an axisymmetric grid"):
+    with pytest.raises(ConfigurationError, match="implicit diffusion: expected a Cartesian grid"):
         Transport(domain, [CLOSED, CLOSED]).prepare(Params((jnp.zeros((8, 8)),) * 2, jnp.ones((8, 8))))
     model = plain.AdvectionDiffusion(domain, [CLOSED, CLOSED])
     params = plain.Params(jnp.asarray(0.1), jnp.asarray([0.5, 0.0]))

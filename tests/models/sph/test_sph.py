@@ -229,7 +229,7 @@ def test_in_a_tank_pressure_bears_the_fluid_in_three_dimensions():
 
 
 def test_a_tank_of_fractions_of_a_spacing_is_refused():
-    with pytest.raises(ConfigurationError, match="tank is 1.03 long along x, not a whole multiple"):
+    with pytest.raises(ConfigurationError, match=r"box.upper\[0\]: expected .* got 1.03; write one of 1"):
         tank((0.5, 1.0), (1.03, 1.0), 0.125, number(1.0), number((0.0, -1.0)))
 
 

@@ -156,9 +156,12 @@ SOUND = {
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"physics": {"order": 4}}, "physics.order = 4: expected 2 on an axisymmetric grid"),
-        ({"boundaries": {"x": {"lower": "rigid", "upper": "absorbing"}, "y": "rigid"}}, "boundaries.x.upper: expected"),
-        ({"boundaries": {"x": "periodic", "y": "rigid"}}, "boundaries.x.lower: expected rigid"),
+        ({"physics": {"order": 4}}, "physics.order = 4: expected a Cartesian grid"),
+        (
+            {"boundaries": {"x": {"lower": "rigid", "upper": "absorbing"}, "y": "rigid"}},
+            "boundaries.x.upper = absorbing: exp",
+        ),
+        ({"boundaries": {"x": "periodic", "y": "rigid"}}, "boundaries.x.lower = periodic: expected rigid"),
         ({"physics": {"sources": [{"position": [0.3, 0], "signal": "sin(t)"}]}}, "as points lie on the axis"),
     ],
     ids=["order", "layer", "wraps", "source"],
@@ -172,7 +175,7 @@ def test_python_callers_are_told_too():
     domain = Domain(Grid((16, 16), axisymmetric=True))
     with pytest.raises(ConfigurationError, match="physics.order = 4"):
         Acoustic(domain, [RIGID, RIGID], order=4)
-    with pytest.raises(ConfigurationError, match="boundaries.x.upper: expected rigid"):
+    with pytest.raises(ConfigurationError, match="boundaries.x.upper = absorbing: expected rigid"):
         Acoustic(domain, [(SlipWall(), AbsorbingSide()), RIGID], layer_cells=4)
     model = Acoustic(domain, [RIGID, RIGID])
     params = Params(jnp.asarray(1.0), jnp.asarray(1.0), jnp.asarray([[0.3, 0.0]]), (jnp.sin,))

@@ -211,7 +211,7 @@ def test_what_is_refused():
     plane, line = Domain(Grid((16, 16))), Domain(Grid((16,)))
     with pytest.raises(ConfigurationError, match="expected 2 axes and polarisation tm or te, or 3 axes"):
         Maxwell(line, [PERIODIC])
-    with pytest.raises(ConfigurationError, match="along=z but E has the components x, y"):
+    with pytest.raises(ConfigurationError, match="physics.along = z: expected one of x, y, the components of E"):
         Maxwell(plane, [PERIODIC] * 2, polarisation="te", along="z")
     with pytest.raises(ConfigurationError, match="boundaries.x: .* kinds periodic, conductor, absorbing"):
         Maxwell(plane, [(Outflow(), Outflow()), PERIODIC])

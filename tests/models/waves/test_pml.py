@@ -230,7 +230,9 @@ def test_an_open_face_is_mirrored_evenly():
 
 
 def test_layers_that_fill_the_grid_are_refused():
-    with pytest.raises(ConfigurationError, match=r"grid.shape\[0\]=24 leaves nothing between absorbing layers of 12"):
+    with pytest.raises(
+        ConfigurationError, match=r"layer_cells = 12: grid.shape\[0\]=24 leaves nothing between the layers"
+    ):
         AbsorbingLayer(Domain(Grid((24,))), 12, [(LAYER, LAYER)])
 
 

@@ -112,17 +112,6 @@ def check_body(config: Any) -> Iterator[tuple[str, str]]:
             "coefficients.solid: expected a shape without t where physics.body moves it, the one that it has at the "
             "start; leave t out, or physics.body",
         )
-    if "solid_velocity" in config.coefficients:
-        yield (
-            "coefficients.solid_velocity",
-            "coefficients.solid_velocity: expected no velocity where physics.body moves the body; write "
-            "physics.body.initial_velocity for that at the start",
-        )
-    if about is not None:
-        yield (
-            "physics.torque_about",
-            "physics.torque_about: expected null where physics.body moves a body, whose torque is about its centroid",
-        )
 
 
 NO_FUNCTION = (
@@ -133,13 +122,3 @@ BESIDE = (
     "expected beside coefficients.solid, the distance from the surface of a body, such as "
     "{ball: {center: [0.5, 0.5], radius: 0.1}}; write it, or leave this out"
 )
-
-
-def refuse_body(config: Any) -> Iterator[tuple[str, str]]:
-    """Sentences of a model that takes no body that the fluid moves."""
-    if config.physics.body is not None:
-        yield (
-            "physics.body",
-            f"physics.body: expected null for {config.schema.name}, as bodies that the fluid moves are those of "
-            "incompressible; write null, or model=incompressible",
-        )

@@ -10,7 +10,6 @@ from jax.core import Tracer
 
 from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
-from simjax.errors import ConfigurationError
 from simjax.grid import CENTER
 from simjax.models.flow.bodies.solids import Solid
 from simjax.solvers.capacitance import SinglePrecision, most_sources, unobstructed
@@ -59,20 +58,7 @@ def solid_pressure(domain: Domain, layout: FieldLayout, solid: Solid, method: st
 
     `auto` is spectral with sources, where these are known and few enough, else multigrid: alone the direct solve needs
     twice the iterations around one body, and the more the narrower the fluid between bodies is.
-
-    Raises:
-        ConfigurationError: `method` is `tridiagonal`.
     """
-    if method == "tridiagonal":
-        raise ConfigurationError(
-            "pressure_solver 'tridiagonal' does not solve around bodies (coefficients.solid); write spectral, "
-            "multigrid or auto."
-        )
-    if method == "spectral" and domain.grid.stretched:
-        raise ConfigurationError(
-            "pressure_solver 'spectral' solves around bodies (coefficients.solid) on uniform grids only; write "
-            "multigrid or auto."
-        )
     if method == "multigrid" or domain.grid.stretched:
         return SolidPressure("multigrid", 0)
     count = _count(domain, layout, solid)

@@ -19,14 +19,11 @@ from simjax.models.flow.bodies.solid_scalars import SolidSurface
 from simjax.models.flow.bodies.solids import Solid
 from simjax.models.formulas import FormulaValue
 from simjax.models.measures import product_of_units
-from simjax.ops import scalar_fluxes
 from simjax.schema.model_schema import FieldSchema
 from simjax.schema.numbers import named_numbers
 
 SOLID = FieldSchema("solid", units="m", default=None, optional=True, distance=True)
 SOLID_VELOCITY = FieldSchema("solid_velocity", vector=True, units="m s-1", default=None, staggered=True, optional=True)
-# Their last stage takes the whole step, so that what a body takes in it is what it takes in the step.
-INTEGRATORS = ("kutta3", "euler", "midpoint", "heun", "rk4")
 
 
 def solid_of(setup: Setup) -> Solid | None:
@@ -102,16 +99,10 @@ def surface_of(setup: Setup, carried: str) -> SolidSurface | None:
     return SolidSurface(solid, *found)
 
 
-def require_surface(surface: SolidSurface, scheme: str, carried: str) -> None:
-    """Refuse what a carried scalar cannot do around bodies."""
-    for _, sentence in _surface_refusals(
-        carried,
-        scheme,
-        surface.value is not None,
-        surface.flux is not None,
-        surface.solid.moving or surface.solid.velocity is not None,
-    ):
-        raise ConfigurationError(f"{sentence}.")
+def refusals_at_surface(surface: SolidSurface, carried: str) -> Iterator[tuple[str, str]]:
+    """Sentences on what a carried scalar cannot do around bodies, each with its key path."""
+    moves = surface.solid.moving or surface.solid.velocity is not None
+    yield from _surface_refusals(carried, surface.value is not None, surface.flux is not None, moves)
 
 
 def check_surface(config: Any, carried: str) -> Iterator[tuple[str, str]]:
@@ -127,7 +118,7 @@ def check_surface(config: Any, carried: str) -> Iterator[tuple[str, str]]:
                 )
         return
     moves = bodies_move(config)
-    yield from _surface_refusals(carried, config.physics.scheme, value in given, "solid_flux" in given, moves)
+    yield from _surface_refusals(carried, value in given, "solid_flux" in given, moves)
 
 
 def bodies_move(config: Any) -> bool:
@@ -136,7 +127,7 @@ def bodies_move(config: Any) -> bool:
     return "solid_velocity" in config.coefficients or (isinstance(source, tuple) and "t" in source[0].names)
 
 
-def _surface_refusals(carried: str, scheme: str, value: bool, flux: bool, moves: bool) -> Iterator[tuple[str, str]]:
+def _surface_refusals(carried: str, value: bool, flux: bool, moves: bool) -> Iterator[tuple[str, str]]:
     if value and flux:
         yield (
             "coefficients.solid_flux",
@@ -148,13 +139,6 @@ def _surface_refusals(carried: str, scheme: str, value: bool, flux: bool, moves:
             f"coefficients.solid_{carried}",
             f"coefficients.solid_{carried}: expected beside bodies that move, as cells that they cover would keep what "
             f"is in them; write a value, or leave out solid_velocity and t in coefficients.solid",
-        )
-    if scalar_fluxes.SCHEMES[scheme].reach:
-        taken = [name for name, one in scalar_fluxes.SCHEMES.items() if not one.reach]
-        yield (
-            "physics.scheme",
-            f"physics.scheme = {scheme}: its fluxes are sums over neighbouring faces, and those in bodies are closed; "
-            f"write {', '.join(taken[:-1])} or {taken[-1]}",
         )
 
 
@@ -169,14 +153,6 @@ def check_solid(config: Any) -> Iterator[tuple[str, str]]:
                 "coefficients.solid_velocity: expected beside coefficients.solid, the distance from the surface of "
                 "bodies (positive in the fluid), such as 'sqrt((x - 0.5)**2 + (y - 0.5)**2) - 0.1'; write it, or leave "
                 "the velocity out"
-            ),
-        )
-    if "solid" in given and config.time.integrator not in INTEGRATORS:
-        yield (
-            "time.integrator",
-            (
-                f"time.integrator = {config.time.integrator}: expected one of {', '.join(INTEGRATORS)} where there "
-                "are bodies (coefficients.solid), as the force on them is that of a whole step"
             ),
         )
 

@@ -3,13 +3,13 @@
 import jax.numpy as jnp
 from jax import Array
 
-from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.models.declaration import model
 from simjax.models.flow.fourier.fourier_flow import VELOCITY, SpectralFlow, square_of
 from simjax.models.fluid_outputs import vorticity_output
 from simjax.models.spectral.base import precision_of
 from simjax.ops.scaling import scaled, times_i
+from simjax.schema.config_errors import raise_first
 
 # Products u_i u_j whose transforms are needed: the pressure takes up what all three squares have in common.
 _PAIRS = ((0, 1), (0, 2), (1, 2))
@@ -42,11 +42,7 @@ class SpectralVelocity(SpectralFlow):
     units = "m s-1"
 
     def __check_init__(self):
-        if self.domain.grid.ndim != 3:
-            raise ConfigurationError(
-                f"Spectral velocity is three-dimensional; got grid.shape={self.domain.grid.shape}: write three sizes, "
-                "or model=vorticity for two."
-            )
+        raise_first(self.declarations["spectral_velocity"].axes_refusals("grid.shape", self.domain.grid.shape))
 
     def symbol(self, k, params):
         return {"velocity": -self.decay(k, params)}

@@ -3,13 +3,13 @@
 import jax.numpy as jnp
 from jax import Array, lax
 
-from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.models.declaration import model
 from simjax.models.flow.fourier.fourier_flow import SpectralFlow, square_of
 from simjax.models.fluid_outputs import vorticity_output
 from simjax.models.spectral.base import precision_of
 from simjax.ops.scaling import scaled, times_i
+from simjax.schema.config_errors import raise_first
 from simjax.schema.model_schema import FieldSchema
 
 
@@ -44,10 +44,7 @@ class Vorticity(SpectralFlow):
     units = "s-1"
 
     def __check_init__(self):
-        if self.domain.grid.ndim != 2:
-            raise ConfigurationError(
-                f"The vorticity equation is two-dimensional; got grid.shape={self.domain.grid.shape}: write two sizes."
-            )
+        raise_first(self.declarations["vorticity"].axes_refusals("grid.shape", self.domain.grid.shape))
 
     def symbol(self, k, params):
         return {"vorticity": -self.decay(k, params)}

@@ -1,7 +1,6 @@
 """Walls whose friction follows from the velocity in the first cell, where cells do not resolve the flow beside them."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import jax.numpy as jnp
 from jax import Array, lax
@@ -9,14 +8,12 @@ from jaxtyping import Float
 
 from simjax.core.boundary import FieldLayout, Neumann, Side, SlipWall
 from simjax.core.domain import Domain
-from simjax.errors import ConfigurationError
-from simjax.grid import AXES, LOWER, UPPER, Grid
-from simjax.models.flow.step.budgets import budget_names, unrubbed
+from simjax.grid import LOWER, UPPER, Grid
+from simjax.models.flow.features import WALL_MODEL
 from simjax.ops.difference import shift_by
 from simjax.ops.eddy_viscosity import root
 from simjax.schema.side_declarations import side
 
-KIND = "wall_model"
 FACTOR, POWER = 8.3, 1 / 7
 """u+ = FACTOR y+^POWER beyond the viscous layer, where u+ = y+."""
 
@@ -24,7 +21,11 @@ Wall = tuple[int, int]
 """An axis and one of its two ends."""
 
 
-@side(KIND, groups=("flow",), about="the friction of a turbulent layer that the cells do not resolve; nothing passes")
+@side(
+    WALL_MODEL,
+    groups=("flow",),
+    about="the friction of a turbulent layer that the cells do not resolve; nothing passes",
+)
 class WallModel(SlipWall):
     """A wall with the friction of a turbulent layer in equilibrium, of which the first cell sees the mean velocity.
 
@@ -42,32 +43,6 @@ def modelled_walls(sides: Sequence[tuple[Side, Side]]) -> tuple[Wall, ...]:
     return tuple(
         (axis, end) for axis, pair in enumerate(sides) for end in (LOWER, UPPER) if isinstance(pair[end], WallModel)
     )
-
-
-def check_walls(config: Any) -> Iterator[tuple[str, str]]:
-    """Sentences on a configuration with wall models in a flow that does not take them."""
-    kinds = {axis: (pair.lower.kind, pair.upper.kind) for axis, pair in zip(AXES, config.boundaries, strict=False)}
-    where = next((f"boundaries.{axis}" for axis, pair in kinds.items() if KIND in pair), None)
-    if where is None:
-        return
-    if config.grid.axisymmetric:
-        yield where, _AROUND_AN_AXIS
-    asked = sorted({*config.outputs.balanced} & {*budget_names(len(config.grid.shape))})
-    if asked:
-        yield "outputs", unrubbed(asked[0])
-
-
-_AROUND_AN_AXIS = f"boundaries: {KIND}: expected a Cartesian grid, and this one is axisymmetric; write no_slip"
-
-
-def require_walls(domain: Domain, walls: Sequence[Wall]) -> None:
-    """Refuse walls with a wall model in flows that do not take them.
-
-    Raises:
-        ConfigurationError: the grid is axisymmetric.
-    """
-    if walls and domain.grid.axisymmetric:
-        raise ConfigurationError(f"{_AROUND_AN_AXIS}.")
 
 
 def drag_rate(

@@ -15,6 +15,7 @@ from simjax.models.axisymmetric_grid import dimensions, ring_volumes, tapers_of
 from simjax.models.conserved import Accounts, Balanced, at_side
 from simjax.models.flow.axisymmetric_flow import volumes_around
 from simjax.models.flow.bodies.solid_setup import bodies_move
+from simjax.models.flow.features import unbalanced
 from simjax.models.flow.sides import balance
 from simjax.models.flow.sides.openings import is_open, with_first_line
 from simjax.models.measures import length_power, product_of_units
@@ -31,16 +32,6 @@ VISCOSITY, FORCES, DRAG, PRESSURE, BUOYANCY = (
 def budget_names(ndim: int) -> tuple[str, ...]:
     """Quantities of a flow that have budgets: momentum along each axis, kinetic energy."""
     return (*(f"momentum_{axis}" for axis in AXES[:ndim]), KINETIC_ENERGY)
-
-
-def unbalanced(name: str, advection: str) -> str:
-    """The sentence on a balance of a flow that carries its momentum by another scheme than the usual one."""
-    return f"outputs: the balance of {name} expects physics.advection=central2, and it is {advection}; leave it out"
-
-
-def unrubbed(name: str) -> str:
-    """The sentence on a balance of a flow beside walls with the friction of a turbulent layer."""
-    return f"outputs: the balance of {name} does not know the friction of wall_model sides; leave it out"
 
 
 def flow_variables(ndim: int) -> tuple[str, ...]:
@@ -77,28 +68,7 @@ class FlowBudgets(Balanced):
         return (VISCOSITY, FORCES, DRAG) if name == KINETIC_ENERGY else (FORCES, DRAG, PRESSURE)
 
     def unbalanced(self: Any, names):
-        asked = [name for name in names if name in budget_names(self.domain.grid.ndim)]
-        if not asked:
-            return ""
-        if self.solid is not None:
-            return f"outputs: the balance of {asked[0]} does not know what bodies take; leave it out"
-        if self.domain.grid.axisymmetric and "momentum_x" in asked:
-            return (
-                "outputs: the balance of momentum_x expects a Cartesian grid, as around an axis the pressure pushes on "
-                "the sides of rings; leave it out"
-            )
-        if self.momentum.advection != "central2":
-            return unbalanced(asked[0], self.momentum.advection)
-        if self.walls:
-            return unrubbed(asked[0])
-        if self.momentum.turbulence != "none":
-            return f"outputs: the balance of {asked[0]} does not know what turbulence models take; leave it out"
-        if self._passes_sides and KINETIC_ENERGY in asked:
-            return (
-                f"outputs: the balance of {KINETIC_ENERGY} expects sides that nothing flows through, as the pressure "
-                "does work there; leave it out"
-            )
-        return ""
+        return unbalanced(self.choices, names)
 
     @property
     def _passes_sides(self: Any) -> bool:

@@ -10,11 +10,8 @@ from jax import Array
 
 from simjax.core.boundary import Boundary, Dirichlet, FieldLayout, Neumann
 from simjax.core.model import SemiImplicitModel
-from simjax.errors import ConfigurationError
 from simjax.jaxpr.varying import vary_like
 from simjax.models.flow.axisymmetric_flow import volumes_around
-from simjax.models.flow.step.budgets import budget_names
-from simjax.models.flow.step.implicit_setup import EXPLICIT, INSTEAD, VISCOSITY, refusals
 from simjax.ops import staggered
 from simjax.ops.scaling import scale_by
 from simjax.ops.spacing import scaled
@@ -38,19 +35,6 @@ class StokesStages(SemiImplicitModel):
     which is its inverse but for walls (Cahouet and Chabard 1988, Int. J. Numer. Methods Fluids 8, 869). So
     no step is too long for viscosity, and the scheme keeps its order. What an eddy viscosity does is explicit.
     """
-
-    def __check_init__(self: Any):
-        for _, sentence in refusals(
-            bool(self.openings or self.walls),
-            self.solid is not None,
-            self.domain.grid.axisymmetric,
-            self.momentum.advection,
-        ):
-            raise ConfigurationError(f"{sentence}.")
-        if any(line is not None for line in self.domain.lines):
-            raise ConfigurationError(
-                f"{VISCOSITY}: expected a stretching of given numbers, of which no gradient is asked; {INSTEAD}."
-            )
 
     def explicit_rhs(self: Any, t, state, params):
         whole, viscous = self.accelerated(t, state, params), self.implicit_rhs(t, state, params)
@@ -138,10 +122,6 @@ class StokesStages(SemiImplicitModel):
     def _volume(self: Any, on_faces: Sequence[int], like: Array) -> Array:
         """Volumes around cell centres, or around lower faces of an axis, in mean ones."""
         return scaled(jnp.ones_like(like), *volumes_around(self.domain, self.momentum.layout, on_faces, like.dtype))
-
-    def unbalanced(self: Any, names):
-        asked = [name for name in names if name in budget_names(self.domain.grid.ndim)]
-        return f"outputs: the balance of {asked[0]} {EXPLICIT}" if asked else ""
 
     def explicit_stable_dt(self: Any, state, params):
         """The step that advection allows, however slow it is."""

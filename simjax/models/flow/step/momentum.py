@@ -1,7 +1,7 @@
 """The tendency of momentum in an incompressible flow: advection, viscous stress with eddies, and a turning frame."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -14,17 +14,14 @@ from jax.core import Tracer
 from simjax.core.boundary import FieldLayout, Neumann, Periodic, center_layout
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
-from simjax.grid import AXES
 from simjax.jaxpr.jaxpr_parts import part
 from simjax.jaxpr.varying import vary_like
 from simjax.models.axisymmetric_grid import tapers_of
 from simjax.models.conserved import at_side
 from simjax.models.declaration import Setup
-from simjax.models.flow.axisymmetric_flow import check_configuration, check_params, volumes_around
+from simjax.models.flow.axisymmetric_flow import volumes_around
 from simjax.models.flow.bodies.free_body_setup import body_params_of
-from simjax.models.flow.sides.wall_model import check_walls
-from simjax.models.flow.step.advection import check_configuration as advection_refusals
-from simjax.models.flow.step.budgets import budget_names
+from simjax.models.flow.features import DYNAMIC
 from simjax.ops import germano, staggered
 from simjax.ops.difference import shift
 from simjax.ops.eddy_viscosity import VISCOSITIES, squared_width, strain_rate
@@ -35,23 +32,12 @@ from simjax.ops.staggered_wave import laplacian
 from simjax.ops.stress import stress_divergence
 from simjax.schema.model_schema import FieldSchema
 
-DYNAMIC = "dynamic_smagorinsky"
 TURBULENCE = ("none", *VISCOSITIES, DYNAMIC)
 EDDY_VISCOSITY = FieldSchema("eddy_viscosity", units="m2 s-1", default=None, optional=True)
 WRAPPED = (Periodic(), Periodic())
 
 LayoutsFor = Callable[[int], Sequence[FieldLayout]]
 """Layouts of the velocity for stencils of so many ghost cells."""
-
-
-NOT_HOMOGENEOUS = (
-    f"physics.turbulence = {DYNAMIC}: expected a uniform periodic axis, along which its coefficient is averaged; write "
-    "wale or vreman"
-)
-AROUND_BODIES = (
-    f"physics.turbulence = {DYNAMIC}: expected a flow without bodies (coefficients.solid), around which no axis is "
-    "homogeneous; write wale or vreman"
-)
 
 
 class Momentum(eqx.Module):
@@ -81,8 +67,6 @@ class Momentum(eqx.Module):
         )
         periodic = [axis for axis in range(domain.grid.ndim) if layouts[0].is_periodic(axis)]
         self.homogeneous = tuple(axis for axis in periodic if axis not in domain.grid.stretched)
-        if turbulence == DYNAMIC and not self.homogeneous:
-            raise ConfigurationError(f"{NOT_HOMOGENEOUS}.")
 
     @property
     def width(self) -> int:
@@ -101,7 +85,6 @@ class Momentum(eqx.Module):
     @part("advection and viscosity")
     def tendency(self, t, velocity: Sequence[Array], layouts: LayoutsFor, params) -> tuple[Array, ...]:
         """The tendency of every component."""
-        check_params(self.domain, params)
         ndim, eddies, factor = self.domain.grid.ndim, self.has_eddies(params), self._factor(params)
         scheme, width, around = self.scheme, self.width, 1 if self.turbulence == "none" else 2
         rotations = [] if params.rotation is None else self._rotations(2 * params.rotation)
@@ -288,84 +271,6 @@ def momentum_params(setup: Setup) -> dict[str, Any]:
         "bulk_velocity": None if bulk is None else tuple(None if u is None else jnp.asarray(u, dtype) for u in bulk),
         "body": body_params_of(setup),
     }
-
-
-def check_momentum(config: Any) -> Iterator[tuple[str, str]]:
-    """Sentences about a configuration whose keys of momentum contradict each other or the grid."""
-    keys, ndim = config.physics, len(config.grid.shape)
-    yield from check_configuration(config)
-    yield from advection_refusals(config)
-    yield from check_walls(config)
-    if keys.turbulence_constant is not None and keys.turbulence not in VISCOSITIES:
-        yield (
-            "physics.turbulence_constant",
-            f"physics.turbulence_constant = {keys.turbulence_constant:g}: expected beside physics.turbulence, one of "
-            f"{', '.join(VISCOSITIES)}; write one, or leave the constant out",
-        )
-    if keys.turbulence == DYNAMIC:
-        yield from _check_dynamic(config)
-    if keys.rotation is not None and len(keys.rotation) != (1 if ndim == 2 else 3):
-        yield (
-            "physics.rotation",
-            f"physics.rotation = {list(keys.rotation)}: expected one number in a plane, about its normal, or three in "
-            "space; write [0.5] or [0, 0, 0.5]",
-        )
-    bulk, asked = keys.bulk_velocity, {*config.outputs.balanced} & {*budget_names(ndim)}
-    beyond = {
-        "turbulence": keys.turbulence != "none",
-        "coefficients.eddy_viscosity": "eddy_viscosity" in config.coefficients,
-        "rotation": keys.rotation is not None,
-        "bulk_velocity": bulk is not None,
-    }
-    for name in sorted(asked):
-        unknown = [key for key, given in beyond.items() if given]
-        if unknown:
-            yield (
-                "outputs",
-                f"outputs: the balance of {name} does not know what {', '.join(unknown)} give and take; leave it out",
-            )
-    if bulk is None:
-        return
-    if len(bulk) != ndim:
-        yield (
-            "physics.bulk_velocity",
-            f"physics.bulk_velocity = {list(bulk)}: expected one number or null for each of {ndim} axes",
-        )
-    for axis, wanted, sides in zip(AXES, bulk, config.boundaries, strict=False):
-        if wanted is not None and sides.lower.kind != "periodic":
-            yield (
-                "physics.bulk_velocity",
-                f"physics.bulk_velocity is {wanted:g} along {axis}, where boundaries.{axis} is {sides.lower.kind}: "
-                f"expected a periodic axis; write null for {axis}, or boundaries.{axis}=periodic",
-            )
-    if "solid" in config.coefficients:
-        yield (
-            "physics.bulk_velocity",
-            "physics.bulk_velocity: expected a flow without bodies (coefficients.solid), in which a uniform force "
-            "would move what is inside of them; write forcing.velocity instead",
-        )
-
-
-def _check_dynamic(config: Any) -> Iterator[tuple[str, str]]:
-    """Sentences on where a dynamic coefficient has nothing to be averaged along."""
-    stretch = config.grid.stretch
-    stretched = [stretch is not None and getattr(stretch, axis) is not None for axis in AXES[: len(config.grid.shape)]]
-    if not any(
-        sides.lower.kind == "periodic" and not lines for sides, lines in zip(config.boundaries, stretched, strict=True)
-    ):
-        yield "physics.turbulence", NOT_HOMOGENEOUS
-    if "solid" in config.coefficients:
-        yield "physics.turbulence", AROUND_BODIES
-
-
-def require_homogeneous(turbulence: str) -> None:
-    """Refuse a turbulence model that bodies leave no homogeneous axis.
-
-    Raises:
-        ConfigurationError: it is dynamic.
-    """
-    if turbulence == DYNAMIC:
-        raise ConfigurationError(f"{AROUND_BODIES}.")
 
 
 def with_field_specs(domain: Domain, specs: Any, params: Any) -> Any:

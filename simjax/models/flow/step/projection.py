@@ -13,8 +13,8 @@ from simjax.jaxpr.jaxpr_parts import part
 from simjax.models.axisymmetric_grid import tapers_of
 from simjax.models.flow.sides.openings import Opening, balanced, velocity_through, with_first_line
 from simjax.ops import staggered, staggered_wave
-from simjax.solvers.modes import Modes, mixed_axes, modes_along
-from simjax.solvers.poisson import check_method, solve_poisson
+from simjax.solvers.modes import Modes, modes_along
+from simjax.solvers.poisson import solve_poisson
 
 Outlets = tuple[Array | None, ...]
 WRAPPED = (Periodic(), Periodic())
@@ -51,7 +51,6 @@ class Projection(eqx.Module):
             ],
             "m2 s-2",
         )
-        check_method(domain, mixed_axes(self.layout), method)
         traced = [faces for faces, _ in filter(None, domain.lines)]
         self.modes = modes_along(domain, self.layout, jnp.result_type(*traced)) if traced else None
 
