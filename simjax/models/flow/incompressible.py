@@ -65,6 +65,7 @@ from simjax.ops.spacing import scaled
 from simjax.schema.kinds import Choice, ListOf, Nested, Real, key
 from simjax.schema.model_schema import IMEX, RUNGE_KUTTA, FieldSchema
 from simjax.solvers.poisson import METHODS
+from simjax.stencil.formulation import loops_over_long_stages
 
 FLOW_SIDES = ("flow",)
 VELOCITY = FieldSchema("velocity", vector=True, units="m s-1")
@@ -240,8 +241,8 @@ class Incompressible(ExplicitModel, FlowBudgets):
 
     @property
     def loops_over_stages(self) -> bool:
-        """True around bodies, whose pressure takes most of a program."""
-        return self.solid is not None
+        """True around bodies, whose pressure takes most of a program, and of eddies where long stages are looped."""
+        return self.solid is not None or (self.momentum.turbulence != "none" and loops_over_long_stages())
 
     def fault(self, t, params):
         """Check that prescribed velocities that depend on time bring in what they take out."""
