@@ -67,7 +67,8 @@ def peeled(padded: Array, axes: Iterable[int]) -> Array:
 class _Neighbours:
     """A sum over places along axes, in the cells that have all of them; its transpose gathers from the same places.
 
-    places: for each the number of its first cell by axis, of which the least is zero, and its sign. Jax's own transpose of a slice is surrounded by zeros, and XLA on a CPU makes a loop of each.
+    places: for each the number of its first cell by axis, of which the least is zero, and its sign. Jax's own transpose
+    of a slice is surrounded by zeros, and XLA on a CPU makes a loop of each.
     """
 
     places: tuple[tuple[tuple[int, ...], int], ...]

@@ -26,9 +26,7 @@ def test_sums_are_those_of_the_cells_that_they_name():
     np.testing.assert_array_equal(pairs_of(u, 1), u[:, :-1] + u[:, 1:])
     np.testing.assert_array_equal(steps_of(u, 0), u[1:] - u[:-1])
     np.testing.assert_array_equal(steps_of(u, 1, 2), u[:, 2:] - u[:, :-2])
-    np.testing.assert_array_equal(
-        neighbour_sum(u, 2), u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:]
-    )
+    np.testing.assert_array_equal(neighbour_sum(u, 2), u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:])
     np.testing.assert_array_equal(peeled(u, (0, 1, 1)), u[1:-1, 2:-2])
 
 
@@ -44,7 +42,6 @@ def test_transposes_are_transposes(name, shape):
     # Linear: forward mode is the function, and so are the members of a batch.
     np.testing.assert_array_equal(jax.jvp(function, (u,), (u,))[1], ahead)
     np.testing.assert_array_equal(jax.vmap(function)(jnp.stack([u, 2 * u]))[1], 2 * ahead)
-
 
 
 def test_reverse_mode_pads_once_for_a_sum_over_neighbours():
