@@ -3,7 +3,7 @@
 The result is the same but for rounding.
 """
 
-from simjax.jaxpr.platform import platform
+from simjax.jaxpr.platform import launches_count, platform
 
 
 def stores_values() -> bool:
@@ -26,6 +26,16 @@ def gathers_in_reverse() -> bool:
     own (counts in `docs/performance.md`).
     """
     return platform() in ("cpu", "tpu")
+
+
+def loops_over_long_stages() -> bool:
+    """Tell whether stages whose tendency is long, but not so long as a solve, are taken in a loop.
+
+    A program then holds the tendency once, and compiles in half the time. Of large eddies in a box a step on a CPU
+    moves a third less, as XLA fuses less into every reader (90 MB in place of 140 at 32^3); on a GPU, which reads the
+    slopes of all stages in each, it would move 29 MB in place of 20, with 83 launches in place of 58.
+    """
+    return not launches_count()
 
 
 def kernels_may_win() -> bool:

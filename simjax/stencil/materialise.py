@@ -56,6 +56,11 @@ def formed_once(tree):
     return held(tree) if stores_values() else _held_if_differentiated(tree)
 
 
+def held_if_stored(tree):
+    """`tree`, `held` where values are stored, so that XLA on a CPU compiles once what many loops would form again."""
+    return held(tree) if stores_values() else tree
+
+
 def for_each_leaf(function: Callable[..., Array], trees: Sequence) -> Callable[..., Any]:
     """`apply(*order)`, a tree like each of the `trees`: `function` of the leaves of those that `order` numbers.
 

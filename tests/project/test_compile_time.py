@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 from case import QUICK
 
+from simjax.config import load_config
 from simjax.core.boundary import Outflow, PeriodicSide
 from simjax.core.domain import Domain
+from simjax.driver.differentiable_run import DifferentiableRun
 from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
+from simjax.jaxpr.platform import tracing_for
 from simjax.models.gas.boundaries import GasInflow
 from simjax.models.gas.compressible import Compressible, Params
 from simjax.ops.gas import GasScheme
@@ -136,3 +139,24 @@ def test_what_is_held_in_reverse_is_held_there_alone():
     assert "optimization_barrier" not in forward and "optimization_barrier" in reverse
     calls = [line for line in reverse.splitlines() if "call @" in line]
     assert [("inlineable" in line) for line in calls] == ([] if BARRIERS_HOLD else [True])
+
+
+def test_reverse_mode_forms_the_start_around_a_body_again():
+    """The first projection stands in a loop, which would keep hundreds of arrays and write each by itself."""
+    rollout = DifferentiableRun(load_config("falling_plate", ["grid.shape=[36,60]"]), sizes={})
+    values = {name: jnp.asarray(value) for name, value in rollout.start_values().items()}
+    prepared = jax.eval_shape(rollout.prepared, values, rollout.start_fields())
+
+    def kept(values, prepared):
+        return jax.vjp(lambda values: rollout.begin(values, prepared)[0], values)[1]
+
+    # Hundreds without a checkpoint, of every value that the projection reads.
+    assert len(jax.tree.leaves(jax.eval_shape(kept, values, prepared))) < 100
+
+
+def test_stages_of_large_eddies_are_looped_on_a_processor_alone():
+    """A step of theirs takes more launches in a loop on a GPU, and moves more."""
+    rollout = DifferentiableRun(load_config("channel_les", ["grid.shape=[8,8,8]"]), sizes={})
+    assert rollout.model.loops_over_stages
+    with tracing_for("gpu"):
+        assert not rollout.model.loops_over_stages

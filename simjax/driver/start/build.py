@@ -324,7 +324,8 @@ def initial_state(
 
     # Twice: the first projection's rounding is that of a large correction, the second one's of a small one.
     if isinstance(model, ExplicitModel) and model.loops_over_stages:
-        steady, state = steady_carry(constrained, state)
+        # Reverse mode forms it again, as it does the stages, where it would keep hundreds of arrays.
+        steady, state = steady_carry(jax.checkpoint(constrained, prevent_cse=False), state)
         return jax.lax.fori_loop(0, 2, lambda _, state: steady(state), state)
     return constrained(constrained(state))
 

@@ -55,6 +55,7 @@ from simjax.schema.config_errors import raise_first
 from simjax.schema.kinds import Choice, ListOf, Nested, Real, key
 from simjax.schema.model_schema import IMEX, RUNGE_KUTTA, FieldSchema
 from simjax.solvers.poisson import METHODS
+from simjax.stencil.formulation import loops_over_long_stages
 
 VELOCITY = FieldSchema("velocity", vector=True, units="m s-1")
 
@@ -238,8 +239,8 @@ class Incompressible(ExplicitModel, FlowBudgets):
 
     @property
     def loops_over_stages(self) -> bool:
-        """True around bodies, whose pressure takes most of a program."""
-        return self.solid is not None
+        """True around bodies, whose pressure takes most of a program, and of eddies where long stages are looped."""
+        return self.solid is not None or (self.momentum.turbulence != "none" and loops_over_long_stages())
 
     def fault(self, t, params):
         """Check that prescribed velocities that depend on time carry no net volume into the box."""

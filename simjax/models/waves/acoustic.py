@@ -24,6 +24,7 @@ from simjax.models.declaration import model
 from simjax.models.fluid_outputs import pressure_output, velocity_outputs
 from simjax.models.measures import times_volume
 from simjax.models.sides import velocity_layouts
+from simjax.models.waves import axisymmetric_waves
 from simjax.models.waves.pml import SOUND, AbsorbingLayer, FreeSurface, Profile, mirrored_layout
 from simjax.models.waves.point_sources import PointSources, spread
 from simjax.models.waves.scales import AxisScales, along, check_scales, scales_of

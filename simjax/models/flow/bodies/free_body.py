@@ -12,6 +12,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -193,27 +194,30 @@ def velocities(domain: Domain, layout: FieldLayout, centre: Array, motion: Array
 
 
 class Motions(eqx.Module):
-    """The velocities that the motions of a body give to faces, one by one: see `Immersion`.
+    """The velocities that the motions of a body give to faces, one motion after the other: see `Immersion`.
 
-    carried, blocked: for each motion, by axis. taken: momenta and angular momenta that faces take when the body gains
-    one of each motion, `(motion, of it)`.
+    carried, blocked: by axis, `(motion, *block)`. taken: momenta and angular momenta that faces take when the body
+    gains one of each motion, `(motion, of it)`.
     """
 
-    carried: tuple[tuple[Array, ...], ...]
-    blocked: tuple[tuple[Array, ...], ...]
+    carried: tuple[Array, ...]
+    blocked: tuple[Array, ...]
     taken: Array
 
 
 def motions(immersion: Immersion, domain: Domain, layout: FieldLayout, t, reach: Reach) -> Motions:
     """The rigid motions about the centre of a body at its place; reach: see `Immersion.join`."""
     ndim, centre = domain.grid.ndim, immersion.faces.centre
-    carried, blocked, taken = [], [], []
-    for unit in jnp.eye(ndim + (1 if ndim == 2 else 3), dtype=centre.dtype):
+
+    def given_by(unit: Array):
         v = velocities(domain, layout, centre, unit)
-        carried.append(immersion.carried(domain, layout, v, t, reach))
-        blocked.append(immersion.blocked_by(domain, layout, v, t))
-        taken.append(jnp.concatenate(moments(domain, layout, carried[-1], centre)))
-    return Motions(tuple(carried), tuple(blocked), jnp.stack(taken, axis=1))
+        carried = immersion.carried(domain, layout, v, t, reach)
+        taken = jnp.concatenate(moments(domain, layout, carried, centre))
+        return carried, immersion.blocked_by(domain, layout, v, t), taken
+
+    # All at once, so that the program holds what is done for a motion once.
+    carried, blocked, taken = jax.vmap(given_by)(jnp.eye(ndim + (1 if ndim == 2 else 3), dtype=centre.dtype))
+    return Motions(carried, blocked, taken.T)
 
 
 def moving(free: Sequence[str], ndim: int, elapsed: Array) -> Array:
@@ -222,10 +226,9 @@ def moving(free: Sequence[str], ndim: int, elapsed: Array) -> Array:
     return jnp.asarray([name in free for name in names]) & (elapsed > 0)
 
 
-def together(fields: Sequence[Sequence[Array]], motion: Array) -> tuple[Array, ...]:
+def together(fields: Sequence[Array], motion: Array) -> tuple[Array, ...]:
     """Superpose single motions, each times its rate."""
-    every = (zip(motion, axis, strict=True) for axis in zip(*fields, strict=True))
-    return tuple(sum((q * u for q, u in one), jnp.zeros((), motion.dtype)) for one in every)
+    return tuple(jnp.sum(jnp.expand_dims(motion, tuple(range(1, one.ndim))) * one, axis=0) for one in fields)
 
 
 def inertia(bulk: Displaced, body: Body) -> Array:

@@ -3,7 +3,9 @@
 Distances are linear between the centres of cells, along stretched axes too. A block has n + 1 faces along an axis.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax
@@ -13,10 +15,12 @@ from jax import Array
 from simjax.core.boundary import FieldLayout, Neumann, Periodic, center_layout
 from simjax.core.domain import Domain
 from simjax.grid import CENTER, FACE
+from simjax.jaxpr.linear_map import fixed_linear_map
 from simjax.ops.difference import shift
 from simjax.ops.spacing import Spacing, scaled
 from simjax.ops.staggered import apart_along
 from simjax.solvers.elliptic import cut
+from simjax.stencil.formulation import gathers_in_reverse
 
 REACH = 2.0
 """Ratio of distances from the surface up to which ghost values serve. With shares that fall along a line, no ghost
@@ -53,16 +57,55 @@ def inverse(u: Array) -> Array:
 
 
 def peeled(padded: Array, axes: Iterable[int]) -> Array:
-    """A block without its outermost cells along some axes."""
-    for axis in axes:
-        padded = cut(padded, axis, 1, padded.shape[axis] - 1)
-    return padded
+    """A block without its outermost cells along some axes, once for each time that an axis is named."""
+    counts = Counter(axes)
+    ends = [n - counts[axis] for axis, n in enumerate(padded.shape)]
+    return jax.lax.slice(padded, [counts[axis] for axis in range(padded.ndim)], ends)
+
+
+@dataclass(frozen=True)
+class _Neighbours:
+    """A sum over places along axes, in the cells that have all of them; its transpose gathers from the same places.
+
+    places: for each the number of its first cell by axis, of which the least is zero, and its sign. Jax's own transpose
+    of a slice is surrounded by zeros, and XLA on a CPU makes a loop of each.
+    """
+
+    places: tuple[tuple[tuple[int, ...], int], ...]
+
+    def forward(self, u: Array, /) -> Array:
+        reach = [max(first[axis] for first, _ in self.places) for axis in range(u.ndim)]
+        terms = []
+        for first, sign in self.places:
+            ends = [n - far + at for n, far, at in zip(u.shape, reach, first, strict=True)]
+            part = jax.lax.slice(u, first, ends)
+            terms.append(part if sign == 1 else -part)
+        return sum(terms[1:], terms[0])
+
+    def transpose(self, cotangent: Array, /) -> Array:
+        reach = [max(first[axis] for first, _ in self.places) for axis in range(cotangent.ndim)]
+        zeros = jax.lax.pad(cotangent, jnp.zeros((), cotangent.dtype), [(far, far, 0) for far in reach])
+        mirror = tuple(
+            (tuple(far - at for far, at in zip(reach, first, strict=True)), sign) for first, sign in self.places
+        )
+        return _Neighbours(mirror).forward(zeros)
+
+    def __call__(self, u: Array) -> Array:
+        return fixed_linear_map(self, u) if gathers_in_reverse() else self.forward(u)
+
+
+def _one_along(ndim: int, axis: int, by: int) -> tuple[int, ...]:
+    return tuple(by if k == axis else 0 for k in range(ndim))
 
 
 def pairs_of(u: Array, axis: int) -> Array:
     """Sums of neighbours along an axis: one fewer."""
-    n = u.shape[axis]
-    return cut(u, axis, 0, n - 1) + cut(u, axis, 1, n)
+    return _Neighbours(((_one_along(u.ndim, axis, 0), 1), (_one_along(u.ndim, axis, 1), 1)))(u)
+
+
+def steps_of(u: Array, axis: int, over: int = 1) -> Array:
+    """Differences of cells along an axis that are `over` cells apart: so many fewer."""
+    return _Neighbours(((_one_along(u.ndim, axis, over), 1), (_one_along(u.ndim, axis, 0), -1)))(u)
 
 
 def products(u: Array, axis: int) -> Array:
@@ -73,7 +116,8 @@ def products(u: Array, axis: int) -> Array:
 
 def neighbour_sum(padded: Array, ndim: int) -> Array:
     """The sum of the neighbours along all axes."""
-    return jnp.asarray(sum(shift(padded, ndim, axis, by) for axis in range(ndim) for by in (-1, 1)))
+    beside = ([1 + by * (k == axis) for k in range(ndim)] for axis in range(ndim) for by in (-1, 1))
+    return _Neighbours(tuple((tuple(first), 1) for first in beside))(padded)
 
 
 def followed(padded: Array, depth: Array) -> Array:
@@ -104,10 +148,12 @@ def between(u: Array, axis: int, below: Spacing) -> Array:
 
     below: as `weights_below`, for as many cells or more at both ends.
     """
+    if not isinstance(below, Array):
+        assert below == 0.5, "only stretched axes have other weights"
+        return 0.5 * pairs_of(u, axis)
     n = u.shape[axis]
-    if isinstance(below, Array):
-        beyond = (below.shape[axis] + 1 - n) // 2
-        below = cut(below, axis, beyond, beyond + n - 1)
+    beyond = (below.shape[axis] + 1 - n) // 2
+    below = cut(below, axis, beyond, beyond + n - 1)
     return below * cut(u, axis, 0, n - 1) + (1 - below) * cut(u, axis, 1, n)
 
 
@@ -128,7 +174,7 @@ def straightened(distance: Array, below: Sequence[Spacing], shares: Sequence[flo
         line = peeled(distance, (k for k in range(ndim) if k != axis))
         mean = 0.5 * pairs_of(between(line, axis, below[axis]), axis)
         excess = excess + share * (mean - within)
-        steepness = steepness + 0.5 * jnp.abs(shift(distance, ndim, axis, 1) - shift(distance, ndim, axis, -1))
+        steepness = steepness + 0.5 * jnp.abs(steps_of(line, axis, 2))
     most = STEEPEST * steepness
     return within - jnp.clip(excess, -most, most)
 
@@ -321,9 +367,8 @@ def open_cells(nodes: Array, axes: Sequence[int]) -> Array:
     """
     middle, slopes = nodes, []
     for axis in axes:
-        n = middle.shape[axis]
         slopes = [0.5 * pairs_of(slope, axis) for slope in slopes]
-        slopes.append(cut(middle, axis, 1, n) - cut(middle, axis, 0, n - 1))
+        slopes.append(steps_of(middle, axis))
         middle = 0.5 * pairs_of(middle, axis)
     steep = jnp.sort(jnp.abs(jnp.stack(slopes)), axis=0)
     return _positive_part(middle, tuple(steep))

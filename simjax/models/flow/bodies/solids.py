@@ -51,6 +51,7 @@ from simjax.ops.difference import shift
 from simjax.ops.spacing import Spacing
 from simjax.solvers.elliptic import Elliptic, cut, elliptic
 from simjax.solvers.multigrid import Approximate, solve_elliptic
+from simjax.stencil.materialise import held_if_stored
 
 MOST_ITERATIONS = 400
 """Most iterations of conjugate gradients for the pressure. With the direct solve without bodies, a plate three cells
@@ -248,6 +249,7 @@ class Solid(eqx.Module):
             area.append(beta)
             profile.append(jnp.where(rest, (mean - beta * ghost_depth(depth)) * inverse_squares(depth), 0.0))
             seeping.append(jnp.where(inner[axis], holds * beta, 0.0))
+        area, profile, seeping = held_if_stored((area, profile, seeping))
         operator = elliptic(domain, layout, area)
         active = operator.diagonal(0.0) > 0
         uncut = active
@@ -295,7 +297,8 @@ class Solid(eqx.Module):
         distance = domain.pad(on_block(self.distance, domain, (CENTER,) * ndim, t, dtype), mirrored(layout), 3)
         below = weights_below(domain, layout, 3, dtype)
         here = [at_faces(distance, axis, below) for axis in range(ndim)]
-        return peeled(distance, range(ndim)), below, here
+        near, here = held_if_stored((peeled(distance, range(ndim)), here))
+        return near, below, here
 
     def faces(self, domain: Domain, layout: FieldLayout, t, dtype) -> Faces:
         """The geometry at faces at time `t`; `layout` is that of the pressure."""
@@ -316,7 +319,7 @@ class Solid(eqx.Module):
         centre = self.about
         if centre is None:
             centre = displaced(domain, layout, peeled(near, (*range(near.ndim),) * 2)).centre
-        return Faces(tuple(depth), tuple(closed), self._velocities(domain, t, dtype), centre)
+        return held_if_stored(Faces(tuple(depth), tuple(closed), self._velocities(domain, t, dtype), centre))
 
     def _velocities(self, domain: Domain, t, dtype) -> tuple[Array, ...] | None:
         """The velocity of the bodies on this block's lower faces; None: they are at rest."""
