@@ -594,8 +594,8 @@ MUTATIONS = [
     Mutation(
         "a first stage is mixed with the wrong share",
         "integrators/runge_kutta.py",
-        "alpha * u + (1 - alpha) * advanced",
-        "(1 - alpha) * u + alpha * advanced",
+        "return u + (1 - alpha) * ((v - u)",
+        "return u + alpha * ((v - u)",
         "tests/integrators/test_runge_kutta.py::test_measured_order_is_the_scheme_s",
     ),
     Mutation(
@@ -1131,8 +1131,8 @@ MUTATIONS = [
     Mutation(
         "a stage weighs less for the accounts than for the fields",
         "integrators/runge_kutta.py",
-        "advanced = v + dt * beta * k",
-        "advanced = v + dt * (beta if v.shape[1:] != (5,) else 0.99 * beta) * k",
+        "change = dt * beta * k",
+        "change = dt * (beta if v.shape[1:] != (5,) else 0.99 * beta) * k",
         "tests/driver/test_balances.py::test_an_open_box_with_sources_closes_at_every_step",
     ),
     # numbers that were not looked at

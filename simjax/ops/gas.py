@@ -135,7 +135,7 @@ def _windows(axis: int, ndim: int, width: int) -> Windows:
 
 
 def _of_cell(axis: int) -> Callable:
-    """Quantities of a cell that a flux reads: primitives, conserved densities, exact flux, the fastest signal."""
+    """The part that gives primitives, conserved densities, their exact flux and the fastest signal of a cell."""
 
     def of_cell(w: Primitive, given) -> tuple[Primitive, Conserved, Conserved, Array]:
         gamma, _ = given

@@ -12,7 +12,7 @@ import numpy as np
 from simjax.driver.programs.programs_of_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
 from simjax.driver.start.build import build_model
 from simjax.errors import ConfigurationError
-from simjax.grid import AXES
+from simjax.grid import AXES, CENTER
 from simjax.models.balances import fields_of
 from simjax.parallel import first_true, largest, on_first_device, rows_true, whole
 from simjax.processes import processes
@@ -47,9 +47,18 @@ def refuse_start(programs: CompiledRun, state) -> None:
         fault = _wrong_cell(programs, state)
         if fault is not None:
             what, index, count = fault
-            raise ConfigurationError(
-                f"initial.{what} at index {index} ({count} such cells); check its formula or file."
-            )
+            cells = f"{count} such cell" if count == 1 else f"{count} such cells"
+            place = f"at index {index}{_place(programs, index)} ({cells})"
+            raise ConfigurationError(f"initial.{what} {place}; check its formula or file.")
+
+
+def _place(programs: CompiledFieldRun, index: tuple[int, ...]) -> str:
+    """The centre of a cell by the last numbers of an index, as ends a sentence; nothing where it is none."""
+    grid, cell = programs.grid, index[-programs.grid.ndim :]
+    if len(index) < grid.ndim or any(k >= n for k, n in zip(cell, grid.shape, strict=True)):
+        return ""
+    places = (f"{name}={grid.coordinates(axis, CENTER)[cell[axis]]:.4g}" for axis, name in enumerate(AXES[: grid.ndim]))
+    return f", in the cell at {', '.join(places)}"
 
 
 def first_fault(programs: CompiledRun, state, clock: Clock, schedule: Schedule, steps: int) -> str:

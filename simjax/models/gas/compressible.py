@@ -359,6 +359,11 @@ class Compressible(GasBalances, ExplicitModel):
     def beside_tendency(self, params):
         return "" if params.density_floor is None and params.pressure_floor is None else "a density or pressure floor"
 
+    def unphysical(self, state, params):
+        pressure = riemann.primitive(_conserved(state), params.gamma).pressure
+        # Not a number, too, where density vanishes.
+        return {"density <= 0": ~(state.density > 0), "pressure <= 0": ~(pressure > 0)}
+
     def constrain(self, t, dt, state, params):
         """Density and pressure raised to their floors, if there are any."""
         if params.density_floor is None and params.pressure_floor is None:

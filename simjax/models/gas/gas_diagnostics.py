@@ -35,7 +35,9 @@ def limited_faces(model: Any, t, state, params) -> Array:
         limited = gas.limited_faces(padded, axis, domain.grid.ndim, params.gamma, model.scheme, rises)
         # The upper face of a block is the lower one of the next, but where the grid ends.
         cells = limited.shape[axis] - 1
-        along = jnp.arange(cells + 1).reshape(tuple(-1 if k == axis else 1 for k in range(limited.ndim)))
+        along = jnp.arange(cells + 1, dtype=jnp.int32).reshape(
+            tuple(-1 if k == axis else 1 for k in range(limited.ndim))
+        )
         counted = along < cells
         if not model.layouts.pressure.is_periodic(axis):
             counted = counted | (domain.first_index(axis) + along == domain.grid.shape[axis])
