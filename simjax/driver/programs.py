@@ -18,6 +18,8 @@ from simjax.core.model import Measure, Model, Output
 from simjax.core.tendency import call_own
 from simjax.driver import program_memory
 from simjax.driver.build import integrator_of, named_values
+from simjax.driver.identity import is_foreign
+from simjax.driver.kept_executables import KeptExecutables, kept_executables
 from simjax.driver.used_names import used_names
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
@@ -71,10 +73,11 @@ class CompiledRun(abc.ABC):
     _member: Any
     _file_specs: Any
 
-    def __init__(self, config: Config, absent: Sequence = ()):
+    def __init__(self, config: Config, given: Sequence[str] = (), absent: Sequence = ()):
         self.config = config
         self.dtype = jnp.dtype(config.precision)
         self._absent = tuple(absent)
+        self.kept: KeptExecutables | None = None if absent or given else kept_executables(config)
         self.mesh = make_mesh({name: getattr(config.mesh, name) for name in (ENSEMBLE, *AXES)}, absent or None)
         self.integrator = integrator_of(config)
         self.parameters = named_values(config)
@@ -149,7 +152,7 @@ class CompiledRun(abc.ABC):
     def bare(self) -> Self:
         """The same without arrays, to be kept with a program that outlives this run."""
         bare = copy.copy(self)
-        bare.files, bare.values, bare._observe, bare._limits = None, None, None, None
+        bare.files, bare.values, bare._observe, bare._limits, bare.kept = None, None, None, None, None
         bare._advance, bare.instrument_programs = {}, {}
         return bare
 
@@ -201,7 +204,7 @@ class CompiledRun(abc.ABC):
         output = dataclasses.replace(self.config.output, fields=None)
         ensemble = dataclasses.replace(self.config.ensemble, statistics=NO_STATISTICS)
         everything.config = dataclasses.replace(self.config, output=output, ensemble=ensemble)
-        everything._observe = None
+        everything._observe, everything.kept = None, None
         everything.choose_variables()
         return everything
 
@@ -236,6 +239,12 @@ class CompiledRun(abc.ABC):
 
     def used_parameters(self, schedule: Schedule) -> dict[str, np.ndarray]:
         """Named numbers that the run depends on: those of its programs, those that vary, the user's own."""
+        used = self._kept_fact(lambda: sorted(self._names_in_programs(schedule)), "used names", schedule)
+        used = {*used, *self.config.parameters, *(variation.value_name for variation in self.config.ensemble.vary)}
+        return {name: value for name, value in self.parameters.items() if name in used}
+
+    def _names_in_programs(self, schedule: Schedule) -> set[str]:
+        """Names of the numbers that results of the programs depend on, read from their traces."""
         template = self.template(self.room())
         time, until = jax.ShapeDtypeStruct((), self.dtype), jax.ShapeDtypeStruct((), jnp.int32)
         members = jax.ShapeDtypeStruct((() if self.members is None else (self.members,)), jnp.int32)
@@ -243,9 +252,16 @@ class CompiledRun(abc.ABC):
         used = used_names(self.starter(), *given, members) | used_names(self.observe(), *given, *template, time)
         # What a run begins with is traced already; one that goes on has traced nothing yet.
         program = next(iter(self._advance.values())) if self._advance else self.single_step(schedule)
-        used |= used_names(program, *given, *template, until)
-        used |= {*self.config.parameters} | {variation.value_name for variation in self.config.ensemble.vary}
-        return {name: value for name, value in self.parameters.items() if name in used}
+        return used | used_names(program, *given, *template, until)
+
+    def _kept_fact(self, make: Callable[[], Any], *name: Hashable) -> Any:
+        """What `make` finds by tracing, or what an earlier process of this run found."""
+        return make() if self.kept is None else self.kept.fact(make, *name, tuple(self.room().items()))
+
+    def _require_own(self, model: Any) -> None:
+        """Keep nothing of a model with code that no key of executables tells, such as a user's."""
+        if self.kept is not None and is_foreign(model):
+            self.kept = None
 
     # ------------------------------------------------------------------ placement
 
@@ -298,12 +314,20 @@ class CompiledRun(abc.ABC):
 
         return in_batches
 
-    def _compile(self, fn: Callable, in_axes: tuple, in_specs: tuple, out_specs, donate=()) -> Callable:
-        """The compiled program of `fn`, of one member, for this run's members."""
+    def _compile(
+        self, fn: Callable, in_axes: tuple, in_specs: tuple, out_specs, donate=(), name: Hashable = None
+    ) -> Callable:
+        """The compiled program of `fn`, of one member, for this run's members.
+
+        name: under which it is kept for later processes, beside the configuration; None: it is not.
+        """
 
         def make(batch: int):
             mapped = fn if self.members is None else self._vectorise(fn, in_axes, batch)
-            return distribute(mapped, self.mesh, in_specs=in_specs, out_specs=out_specs, donate=donate)
+            program = distribute(mapped, self.mesh, in_specs=in_specs, out_specs=out_specs, donate=donate)
+            if self.kept is None or name is None:
+                return program
+            return self.kept.program(program, name, tuple(self.room().items()), batch)
 
         batch = self.config.ensemble.batch
         if self.members is None or batch is not None:
@@ -404,7 +428,7 @@ class CompiledRun(abc.ABC):
 
         if self._limits is None:
             specs = self._one, self._file_specs, self.state_specs
-            self._limits = self._compile(limit, (0, None, 0), specs, self._one)
+            self._limits = self._compile(limit, (0, None, 0), specs, self._one, name="limits")
         return whole(self._limits(self.values, self.files, state)).astype(np.float64)
 
     def checked_step(self, state) -> float:
@@ -451,8 +475,9 @@ class CompiledRun(abc.ABC):
             return advance(model, self.integrator, params, state, clock, schedule, steps=steps, until=until)
 
         specs = (self._one, self._file_specs, self.state_specs, self._one, PartitionSpec())
-        donate = () if self.regrows else (2,)
-        return self._compile(forward, (0, None, 0, 0, None), specs, (self.state_specs, self._one), donate=donate)
+        donate, name = () if self.regrows else (2,), ("advance", schedule, steps, steps_per_exchange)
+        results = self.state_specs, self._one
+        return self._compile(forward, (0, None, 0, 0, None), specs, results, donate=donate, name=name)
 
     def traced_step(self, schedule: Schedule) -> Any:
         """The jaxpr of one step on a device; nothing is compiled."""

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simjax.report.scalars import file_times
-
 if TYPE_CHECKING:
     import xarray as xr
 
@@ -49,6 +47,9 @@ class Scene:
         followed = self.followed
         if followed is None:
             return self
+        # xarray is loaded where something is drawn.
+        from simjax.report.scalars import file_times
+
         times = file_times(dataset)
         numbers = {str(name): one.values for name, one in dataset.data_vars.items() if str(name).startswith("body_")}
         numbers = {name: values.reshape(-1, times.size)[0] for name, values in numbers.items()}
