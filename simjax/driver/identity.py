@@ -106,7 +106,7 @@ def devices() -> list[Any]:
     found, client = jax.devices(), jax.devices()[0].client
     kinds = [(device.id, device.platform, device.device_kind, device.process_index) for device in found]
     version = str(getattr(client, "platform_version", ""))
-    about = [sys.version, platform.machine(), os.cpu_count(), jax.__version__, jax.lib.__version__, version]
+    about = [sys.version, platform.machine(), os.cpu_count(), jax.__version__, version]
     return [kinds, *about]
 
 

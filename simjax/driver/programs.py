@@ -20,7 +20,8 @@ from simjax.driver import program_memory
 from simjax.driver.build import integrator_of, named_values
 from simjax.driver.identity import is_foreign
 from simjax.driver.kept_executables import KeptExecutables, kept_executables
-from simjax.driver.used_names import used_names
+from simjax.driver.program_memory import over_members
+from simjax.driver.used_names import names_in_programs
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.instruments.operators import View
@@ -239,20 +240,9 @@ class CompiledRun(abc.ABC):
 
     def used_parameters(self, schedule: Schedule) -> dict[str, np.ndarray]:
         """Named numbers that the run depends on: those of its programs, those that vary, the user's own."""
-        used = self._kept_fact(lambda: sorted(self._names_in_programs(schedule)), "used names", schedule)
+        used = self._kept_fact(lambda: sorted(names_in_programs(self, schedule)), "used names", schedule)
         used = {*used, *self.config.parameters, *(variation.value_name for variation in self.config.ensemble.vary)}
         return {name: value for name, value in self.parameters.items() if name in used}
-
-    def _names_in_programs(self, schedule: Schedule) -> set[str]:
-        """Names of the numbers that results of the programs depend on, read from their traces."""
-        template = self.template(self.room())
-        time, until = jax.ShapeDtypeStruct((), self.dtype), jax.ShapeDtypeStruct((), jnp.int32)
-        members = jax.ShapeDtypeStruct((() if self.members is None else (self.members,)), jnp.int32)
-        given = (self.values, self.files)
-        used = used_names(self.starter(), *given, members) | used_names(self.observe(), *given, *template, time)
-        # What a run begins with is traced already; one that goes on has traced nothing yet.
-        program = next(iter(self._advance.values())) if self._advance else self.single_step(schedule)
-        return used | used_names(program, *given, *template, until)
 
     def _kept_fact(self, make: Callable[[], Any], *name: Hashable) -> Any:
         """What `make` finds by tracing, or what an earlier process of this run found."""
@@ -296,24 +286,6 @@ class CompiledRun(abc.ABC):
         members = np.asarray(self.config.ensemble.members, np.int32)
         return self._place(members if self.members is not None else members[0], self._one)
 
-    def _vectorise(self, fn: Callable, in_axes: tuple, batch: int) -> Callable:
-        """`fn` over this device's members, so many at once."""
-        mapped = jax.vmap(fn, in_axes=in_axes)
-        if batch >= self.local_members:
-            return mapped
-
-        def in_batches(*args):
-            shared = [arg for arg, axis in zip(args, in_axes, strict=True) if axis is None]
-            own = [arg for arg, axis in zip(args, in_axes, strict=True) if axis is not None]
-
-            def one(own_args):
-                rest, each = iter(shared), iter(own_args)
-                return fn(*(next(rest) if axis is None else next(each) for axis in in_axes))
-
-            return jax.lax.map(one, own, batch_size=batch)
-
-        return in_batches
-
     def _compile(
         self, fn: Callable, in_axes: tuple, in_specs: tuple, out_specs, donate=(), name: Hashable = None
     ) -> Callable:
@@ -323,7 +295,7 @@ class CompiledRun(abc.ABC):
         """
 
         def make(batch: int):
-            mapped = fn if self.members is None else self._vectorise(fn, in_axes, batch)
+            mapped = fn if self.members is None else over_members(fn, in_axes, self.local_members, batch)
             program = distribute(mapped, self.mesh, in_specs=in_specs, out_specs=out_specs, donate=donate)
             if self.kept is None or name is None:
                 return program

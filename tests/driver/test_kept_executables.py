@@ -33,7 +33,7 @@ MEMBERS = [
     "mesh.x=2",
     *QUIET,
 ]
-LIQUID = ["particles.count=108", "box.upper=[5.0,5.0,5.0]", "time.end=0.05", *QUIET]
+CLUSTER = ["particles.count=16", "time={end: 0.02, output_every: 0.01, dt: 0.01}", *QUIET]
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def arrays(folder):
 
 @pytest.mark.parametrize(
     ("experiment", "overrides"),
-    [(None, MEMBERS), pytest.param("lennard_jones", LIQUID, marks=pytest.mark.slow)],
+    [(None, MEMBERS), ("cold_collapse", CLUSTER)],
     ids=["members on several devices", "particles"],
 )
 def test_what_is_taken_computes_the_same_to_the_last_bit(experiment, overrides, programs, tmp_path, monkeypatch):
