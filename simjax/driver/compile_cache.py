@@ -140,10 +140,10 @@ class KeptPrograms:
         with contextlib.suppress(OSError):
             os.utime(file, follow_symlinks=False)  # used now
         program, told = read[:-CHECKSUM_BYTES], read[-CHECKSUM_BYTES:]
-        if told != _checksum(key, program):
-            return None
-        self._used(key)
-        return program
+        whole = told == _checksum(key, program)
+        if whole:
+            self._used(key)
+        return program if whole else None
 
     def put(self, key: str, value: bytes) -> None:
         """Keep the program of a key; after a first failure none is kept any more."""

@@ -136,7 +136,7 @@ def is_foreign(thing: Any) -> bool:
 
 
 def _within(one: Any) -> list[Any]:
-    """What an object of Python is made of, as far as it can hold code."""
+    """Parts of an object of Python, as far as they can hold code."""
     if isinstance(one, type):
         return [base for base in one.__mro__ if base is not one]
     if isinstance(one, FunctionType):

@@ -61,7 +61,7 @@ def kept_executables(config: Config) -> KeptExecutables | None:
 
 
 class KeptExecutables:
-    """What is kept of one run: `program` takes or keeps an executable, and `fact` what tracing told."""
+    """Executables of one run and facts about it: `program` takes or keeps the one, `fact` the other."""
 
     def __init__(self, identity: str, programs: KeptPrograms):
         self._identity, self._programs = identity, programs
@@ -74,7 +74,7 @@ class KeptExecutables:
         return KeptProgram(function, self, name)
 
     def fact(self, make: Callable[[], Found], *name: Hashable) -> Found:
-        """What `make` returns, of Python's and simjax's types, or what it returned in an earlier process."""
+        """The result of `make`, of Python's and simjax's types, or that of an earlier process."""
         entry = self._programs.get(self._key(*name))
         if entry is not None:
             # An entry of this user that cannot be read, whatever the reason, is as good as none.

@@ -19,8 +19,9 @@ from simjax.core.tendency import call_own
 from simjax.driver import program_memory
 from simjax.driver.build import integrator_of, named_values
 from simjax.driver.identity import is_foreign
-from simjax.driver.kept_executables import KeptExecutables, kept_executables
+from simjax.driver.kept_executables import KeptExecutables, kept_executables, signature
 from simjax.driver.program_memory import over_members
+from simjax.driver.shared_programs import copies
 from simjax.driver.used_names import names_in_programs
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
@@ -245,7 +246,7 @@ class CompiledRun(abc.ABC):
         return {name: value for name, value in self.parameters.items() if name in used}
 
     def _kept_fact(self, make: Callable[[], Any], *name: Hashable) -> Any:
-        """What `make` finds by tracing, or what an earlier process of this run found."""
+        """The result of `make`, which traces, or that of an earlier process of this run."""
         return make() if self.kept is None else self.kept.fact(make, *name, tuple(self.room().items()))
 
     def _require_own(self, model: Any) -> None:
@@ -343,7 +344,7 @@ class CompiledRun(abc.ABC):
             ResourceError: it is more than there is.
         """
         given = self.values, self.files, state, clock
-        look = program_memory.memory_of(self.observe(), *given, jnp.zeros((), self.dtype))
+        look = program_memory.memory_of(self.observe(), *given, jax.device_put(np.zeros((), self.dtype)))
         step = program_memory.memory_of(program, *given, *until)
         found = program_memory.run_memory(step, look, cut=self.mesh is not None)
         if found is not None:
@@ -365,7 +366,8 @@ class CompiledRun(abc.ABC):
         return Clock.zero(self.dtype, controlled=self.config.time.tolerance is not None)
 
     def _zero_clock(self) -> Clock:
-        clock = jax.tree.map(np.asarray, self.clock_at_start())
+        # Of numbers on the host: each kind of zero would be a program of its own.
+        clock = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), jax.eval_shape(self.clock_at_start))
         if self.members is not None:
             shape = (self.members,)
             clock = jax.tree.map(lambda leaf: np.broadcast_to(leaf, shape), clock)
@@ -462,9 +464,10 @@ class CompiledRun(abc.ABC):
         time = jax.ShapeDtypeStruct((), self.dtype)
         return self.observe().eval_shape(self.values, self.files, *self.template(self.room()), time)
 
-    def copy(self, state, clock):
-        """A copy that outlives donation."""
-        return jax.tree.map(jnp.copy, (state, clock))
+    def copy(self, *trees):
+        """Copies of trees of arrays, such as a state and its clock, that outlive donation; made by one program."""
+        program = copies if self.kept is None else self.kept.program(copies, "copy", signature(trees))
+        return program(*trees)
 
     def template(self, room: Mapping[str, Any]):
         """Shapes, dtypes and shardings of (state, clock), to restore a checkpoint onto these devices.

@@ -316,7 +316,7 @@ class CompiledFieldRun(CompiledRun):
 
             specs = (self._one, self._file_specs, self.state_specs)
             results = (self.state_specs, self._member_specs(self.domain.spec()))
-            self._faults = self._compile(look, (0, None, 0), specs, results)
+            self._faults = self._compile(look, (0, None, 0), specs, results, name="wrong cells")
         return self._faults(self.values, self.files, state)
 
     def observe(self):

@@ -204,7 +204,7 @@ class CompiledInstruments:
 
     def until(self, plan: Plan, frame: int, substeps: int, steps: int) -> Any:
         """The argument `until` of `advance`: the number of the frame's end, and when to read and to gather."""
-        until = jnp.asarray(frame + 1, jnp.int32)
+        until = jax.device_put(np.asarray(frame + 1, np.int32))  # no program converts it
         if not self.in_the_loop:
             return until
         schedule, dtype = plan.schedule_of(frame), self.programs.dtype

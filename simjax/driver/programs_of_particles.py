@@ -212,12 +212,13 @@ class CompiledParticleRun(CompiledRun):
     # ------------------------------------------------------------------ beginning and end of a piece
 
     def start(self):
+        begin = jax.device_put(np.zeros((), self.dtype))
         while True:
             state, lost, fault = self.starter()(self.values, self.files, self._place_members())
             state, lost, clock = self._begun_state(state), int(np.max(whole(lost))), self._zero_clock()
             bits = CELL_FULL if lost else self.missing_room(whole(fault))
             if not bits:
-                status = self.observe()(self.values, self.files, state, clock, jnp.zeros((), self.dtype))[2]
+                status = self.observe()(self.values, self.files, state, clock, begin)[2]
                 bits = self.missing_room(whole(status))
             if not bits:
                 break
