@@ -1,6 +1,7 @@
 """Executables of a run are taken from an earlier process without tracing, and only where nothing has changed."""
 
 import dataclasses
+import gc
 import logging
 import os
 
@@ -20,6 +21,7 @@ from simjax.driver.kept_executables import (
     kept_executables,
 )
 from simjax.driver.shared_programs import forget_programs
+from simjax.run import COLLECTIONS, main
 
 QUIET = ["output.report=false", "output.animation=false"]
 MEMBERS = [
@@ -275,3 +277,12 @@ def test_code_of_a_user_is_never_taken_from_an_earlier_process(programs):
 
     wrapped = compile_cache.KeptPrograms.trim  # simjax's own function
     assert is_foreign(mine) and is_foreign({"a": [mine]}) and not is_foreign(wrapped)
+
+
+def test_a_command_leaves_the_search_for_garbage_as_it_was(capsys):
+    before, during = gc.get_threshold(), []
+    capsys.readouterr()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("simjax.run._version", lambda: during.append(gc.get_threshold()) or "1")
+        assert main(["--version"]) == 0
+    assert during == [COLLECTIONS] and gc.get_threshold() == before
