@@ -358,6 +358,25 @@ def first_result(quick: bool) -> list[Row]:
                 flow, what=what, unit=RUNS, work=1.0, contestants=contestants, from_start=True, uncounted=int(not cold)
             )
         )
+    return rows + _first_frames(quick)
+
+
+FIRST_FRAMES = {"sod": (0.005, "float64"), "fluid": (0.02, "float32"), "lennard_jones": (0.05, "float32")}
+"""Experiments, when their first frame ends, and their precision."""
+
+
+def _first_frames(quick: bool) -> list[Row]:
+    """A command from its start to its first frame, without pictures."""
+    rows = []
+    off, kept = {"JAX_ENABLE_COMPILATION_CACHE": "false"}, {"XDG_CACHE_HOME": str(cache_folder() / "commands")}
+    for name in ("sod",) if quick else FIRST_FRAMES:
+        end, precision = FIRST_FRAMES[name]
+        for cold in (True,) if quick else (True, False):
+            programs = "nothing compiled before" if cold else "programs kept by simjax"
+            what = f"the command `experiment={name} time.end={end:g} output=none`, {programs}"
+            command = Contestant("simjax", "simjax_command", environment=off if cold else kept)
+            given, start = {"experiment": name, "end": end}, {"nothing": np.zeros(1)}
+            rows.append(Row(what, RUNS, precision, 1.0, given, start, [command], True, int(not cold)))
     return rows
 
 

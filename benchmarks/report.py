@@ -21,8 +21,13 @@ def as_markdown(result: Mapping[str, Any]) -> str:
 def caption(table: Table) -> str:
     pairs = table["contestants"][0]["pairs"]
     return f"**{table['what'][0].upper()}{table['what'][1:]}**; {table['precision']}; rates in {table['unit']}; " + (
-        f"{pairs} timings of simjax, load {table['load'][0]:.1f} to {table['load'][1]:.1f}"
+        f"{pairs} timings of simjax{_of_process(table)}, load {table['load'][0]:.1f} to {table['load'][1]:.1f}"
     )
+
+
+def _of_process(table: Table) -> str:
+    """Time of the processor that a whole process of simjax takes, where that is what is timed."""
+    return f" of {digits(table['contestants'][0]['cpu_seconds'])} CPU s each" if table["from_start"] else ""
 
 
 def _rows(table: Table) -> str:

@@ -40,9 +40,11 @@ def run(config: Config, launched: float | None = None) -> Result:
         if processes().first:
             print(f"{found.message}\n{found.folder}")
         return Result(found.exit_code, str(found.folder))
+    from simjax.driver.kept_executables import executables_of_earlier_processes
     from simjax.driver.simulation import Simulation
 
-    result = Simulation(config).run(resume=config.resume, progress=True, launched=launched, on_stop="return")
+    with executables_of_earlier_processes():
+        result = Simulation(config).run(resume=config.resume, progress=True, launched=launched, on_stop="return")
     done = config.objective is not None and result.exit_code == 0
     value = float(result.ds[config.objective].isel(time=-1).mean()) if done else None
     return Result(result.exit_code, str(result.folder), value)

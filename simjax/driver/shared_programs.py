@@ -4,6 +4,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
+import jax
+import jax.numpy as jnp
+
 # Programs kept for others of the same structure.
 MOST_SHARED = 64
 _SHARED: OrderedDict[Hashable, Any] = OrderedDict()
@@ -30,3 +33,9 @@ def share(key: Hashable, make: Callable[[], Shared]) -> Shared:
 def forget_programs() -> None:
     """Drop every shared program, and with it the memory of what was compiled for it."""
     _SHARED.clear()
+
+
+@jax.jit
+def copies(*trees):
+    """Copies of trees of arrays."""
+    return jax.tree.map(jnp.copy, trees)

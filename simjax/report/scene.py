@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simjax.report.scalars import file_times
-
 if TYPE_CHECKING:
     import xarray as xr
 
@@ -49,6 +47,9 @@ class Scene:
         followed = self.followed
         if followed is None:
             return self
+        # xarray is loaded where something is drawn.
+        from simjax.report.scalars import file_times
+
         times = file_times(dataset)
         over_time = ({"time"}, {"member", "time"})
         numbers = {str(name): one.values for name, one in dataset.data_vars.items() if {*one.dims} in over_time}

@@ -5,13 +5,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import xarray as xr
 
 import simjax as sj
 from simjax.config import load_config, validate
 from simjax.driver.output.run_checks import check_run
 from simjax.driver.programs.programs_of_fields import CompiledFieldRun
 from simjax.driver.programs.programs_of_particles import CompiledParticleRun
+from simjax.io.run_numbers import RunNumbers
 from simjax.models.flow.step.budgets import falling_energy
 from simjax.models.particle_model import family_of
 from simjax.status import NON_FINITE, OK
@@ -39,16 +39,14 @@ def compiled(kind, config):
 def checked(model, statuses=(OK,), steps=STEPS, members=None, **series):
     """The checks, by name, of a run whose diagnostics were `series`, `(frames,)` or `(members, frames)`."""
     config = validate({"precision": "float64", **model, "time": {"end": 1.0, "output_every": 0.25}})
-    dims = ("time",) if members is None else ("member", "time")
-    coords = {"time": np.linspace(0, 1, FRAMES), "step": ("time", np.linspace(0, steps, FRAMES).astype(int))}
     given = {}
     ones = {"kinetic_energy", "mean_concentration", "minimum_concentration", "maximum_concentration"}
     for name in {*ones, "enstrophy", "max_divergence", "max_divergence_rounding", *series}:
         values = series.get(name, np.full(FRAMES, float(name in ones)))
-        given[name] = (dims, np.broadcast_to(values, ((members,) if members else ()) + (FRAMES,)))
-    dataset = xr.Dataset(given, coords)
+        given[name] = np.broadcast_to(values, (members or 1, FRAMES))
+    numbers = RunNumbers(given, np.linspace(0, 1, FRAMES), np.linspace(0, steps, FRAMES).astype(int))
     programs = compiled(CompiledFieldRun, config)
-    return {check.name: check for check in check_run(config, programs, dataset, np.asarray(statuses))}
+    return {check.name: check for check in check_run(config, programs, numbers, np.asarray(statuses))}
 
 
 def last(value, before=1.0):
@@ -143,14 +141,14 @@ def test_an_error_that_is_not_finite_fails():
 def of_particles(count=10, **series):
     """The checks, by name, of an isolated liquid, whose energy and momentum stay as they are."""
     config = load_config("lennard_jones", ["precision=float64"])
-    numbers = {"particles": count, "kinetic_energy": 2.0, "energy": 1.0, "momentum_x": 0.0, "momentum_y": 0.0}
-    coords = {"time": np.linspace(0, 1, FRAMES), "step": ("time", np.linspace(0, STEPS, FRAMES).astype(int))}
-    given = {name: ("time", np.full(FRAMES, value, float)) for name, value in numbers.items()}
-    given |= {name: ("time", np.asarray(values, float)) for name, values in series.items()}
-    dataset = xr.Dataset({**given, "mass": ("particle", np.full(count, 0.9))}, coords)
+    usual = {"particles": count, "kinetic_energy": 2.0, "energy": 1.0, "momentum_x": 0.0, "momentum_y": 0.0}
+    given = {name: np.full((1, FRAMES), value, float) for name, value in usual.items()}
+    given |= {name: np.asarray(values, float)[None] for name, values in series.items()}
+    time, step = np.linspace(0, 1, FRAMES), np.linspace(0, STEPS, FRAMES).astype(int)
+    numbers = RunNumbers(given, time, step, mass=np.full(count, 0.9))
     programs = compiled(CompiledParticleRun, config)
     programs.family = SimpleNamespace(energy_of_jumps=lambda parameters: 0.0)
-    return {check.name: check for check in check_run(config, programs, dataset, np.asarray([OK]))}
+    return {check.name: check for check in check_run(config, programs, numbers, np.asarray([OK]))}
 
 
 def test_a_lost_particle_fails():

@@ -368,7 +368,7 @@ class SingleRun:
 
     def _look(self, time: float, step: int, *, first: bool = False) -> None:
         """Write a frame of the state, and judge conditions on its quantities."""
-        at = jnp.asarray(time, self.programs.dtype)
+        at = jax.device_put(np.asarray(time, self.programs.dtype))
         while True:
             program = self.programs.observe()
             with self.pace.timed(program):
@@ -395,7 +395,7 @@ class SingleRun:
         time, step = self._now()[1], int(np.max(whole(self.clock.step)))
 
         def quantities():
-            at = jnp.asarray(time, self.programs.dtype)
+            at = jax.device_put(np.asarray(time, self.programs.dtype))
             return self.programs.observe()(self.programs.values, self.programs.files, self.state, self.clock, at)[1]
 
         self._occur(self.triggers.judge_step(time, step, held, quantities).events, time, step)
@@ -446,7 +446,7 @@ class SingleRun:
             "steps_per_exchange": exchange_tuning.kept(self.config, self.programs.steps_per_exchange),
         }
         with self.goodput.during(CHECKPOINT, step=int(np.max(whole(self.clock.step)))):
-            kept = jax.tree.map(jnp.copy, self._checkpointed((self.state, self.clock), self.sums))
+            kept = self.programs.copy(*self._checkpointed((self.state, self.clock), self.sums))
             self.record.checkpoint(kept, meta, self.pace)
 
     def _is_good(self) -> bool:

@@ -12,6 +12,7 @@ from simjax.config.folders import config_yaml, default_yaml
 from simjax.driver.output.run_checks import check_run
 from simjax.driver.programs.programs_of_run import CompiledRun
 from simjax.driver.start.environment import command_line, device_name, versions
+from simjax.io.run_numbers import read_numbers
 from simjax.report.scene import Scene
 from simjax.schema.config import Config
 
@@ -31,14 +32,18 @@ def write_reports(
     outcome: how the run ended. about: what the report says beside that, as `RunReport` names it. Returns a sentence for
     each failed check.
     """
+    title = config.title or config.experiment_name
+    checks = check_run(config, programs, read_numbers(folder), statuses)
+    failed = tuple(f"{one.name}: {one.value}; expected: {one.expected}." for one in checks if not one.passed)
+    for sentence in failed:
+        tell(f"check failed: {sentence}")
+    if not (config.output.animation or config.output.report):
+        return failed
+    # xarray is loaded where something is drawn.
     from simjax.io.read import open_run
 
-    title = config.title or config.experiment_name
     with open_run(folder) as dataset:
-        checks, scene = check_run(config, programs, dataset, statuses), scene.following(dataset)
-        failed = tuple(f"{one.name}: {one.value}; expected: {one.expected}." for one in checks if not one.passed)
-        for sentence in failed:
-            tell(f"check failed: {sentence}")
+        scene = scene.following(dataset)
         if config.output.animation:
             from simjax.report.animation import write_animation
 

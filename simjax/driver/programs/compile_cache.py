@@ -15,7 +15,7 @@ import threading
 import time as wall
 import warnings
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -101,6 +101,13 @@ def _looks_own(entry: Path) -> bool:
     return entry.suffix in (SUFFIX, PART_SUFFIX) or (kinds is not None and entry.is_dir())
 
 
+@dataclass
+class UsedEntry:
+    """The key under which a program was found or kept; None: neither."""
+
+    key: str | None = None
+
+
 class KeptPrograms:
     """Compiled programs in a folder, a file each, as jax asks for them by key: `get` and `put` never raise.
 
@@ -117,22 +124,26 @@ class KeptPrograms:
         self._path = str(folder)  # jax tells it when it forgets its cache
         self.trouble: str | None = None
         self._writes, self._trimmed, self._lock = True, False, threading.Lock()
+        self._watched: UsedEntry | None = None
 
     def _file(self, key: str) -> Path:
         return self.folder / f"{key}{SUFFIX}"
 
     def get(self, key: str) -> bytes | None:
-        """The program of a key; None where it is not there, or damaged."""
+        """The program of a key; None where it is not there, damaged, or a file that others can have written."""
         file = self._file(key)
         try:
             with open(file, "rb", opener=open_without_following) as opened:
-                read = opened.read()
+                read = opened.read() if _of_this_user_alone(os.fstat(opened.fileno())) else b""
         except (OSError, InputOutputError):
             return None
         with contextlib.suppress(OSError):
             os.utime(file, follow_symlinks=False)  # used now
         program, told = read[:-CHECKSUM_BYTES], read[-CHECKSUM_BYTES:]
-        return program if told == _checksum(key, program) else None
+        whole = told == _checksum(key, program)
+        if whole:
+            self._used(key)
+        return program if whole else None
 
     def put(self, key: str, value: bytes) -> None:
         """Keep the program of a key; after a first failure none is kept any more."""
@@ -149,12 +160,26 @@ class KeptPrograms:
                 file.write(value)
                 file.write(_checksum(key, value))
             os.replace(part, self._file(key))
+            self._used(key)
         except OSError as error:
             self._writes = False
             self.trouble = not_kept(self.folder, error)
             if part:
                 with contextlib.suppress(OSError):
                     os.unlink(part)
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[UsedEntry]:
+        """Tell which entry is read or written within it, for a program that is compiled there."""
+        used = self._watched = UsedEntry()
+        try:
+            yield used
+        finally:
+            self._watched = None
+
+    def _used(self, key: str) -> None:
+        if self._watched is not None:
+            self._watched.key = key
 
     def trim(self) -> None:
         """Drop the programs unused for longest until the rest fits, and those that nobody writes any more.
@@ -178,6 +203,13 @@ class KeptPrograms:
             with contextlib.suppress(OSError):
                 file.unlink()
             total -= size
+
+
+def _of_this_user_alone(about: os.stat_result) -> bool:
+    """Tell whether a file is this user's and nobody else may write it: what it holds is run."""
+    if not hasattr(os, "getuid"):
+        return True
+    return about.st_uid == os.getuid() and not about.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def _checksum(key: str, program: bytes) -> bytes:
@@ -251,6 +283,19 @@ def settings_to_keep_programs() -> dict[str, Any]:
             0.0  # a run has tens of programs that take less than 1 s
         )
     return settings
+
+
+def kept_programs() -> KeptPrograms | None:
+    """The programs that simjax keeps; None where it does not, or jax keeps them elsewhere."""
+    import jax
+
+    told: Any = jax.config
+    return _PROCESS.programs if told.jax_enable_compilation_cache else None
+
+
+def note_loaded(seconds: float) -> None:
+    """Count a program that was loaded without jax's doing."""
+    _PROCESS.done += [(wall.monotonic(), seconds, False), (wall.monotonic(), seconds, True)]
 
 
 def cache_notes() -> list[str]:

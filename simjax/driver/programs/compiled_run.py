@@ -16,8 +16,12 @@ from jax.sharding import PartitionSpec
 from simjax.core.domain import Domain
 from simjax.core.model import Measure, Model, Output
 from simjax.core.tendency import call_own
+from simjax.driver.identity import is_foreign
+from simjax.driver.kept_executables import KeptExecutables, kept_executables, signature
 from simjax.driver.programs import program_memory
-from simjax.driver.programs.used_names import used_names
+from simjax.driver.programs.program_memory import over_members
+from simjax.driver.programs.used_names import names_in_programs
+from simjax.driver.shared_programs import copies
 from simjax.driver.start.build import integrator_of, named_values
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
@@ -71,10 +75,11 @@ class CompiledRun(abc.ABC):
     _member: Any
     _file_specs: Any
 
-    def __init__(self, config: Config, absent: Sequence = ()):
+    def __init__(self, config: Config, given: Sequence[str] = (), absent: Sequence = ()):
         self.config = config
         self.dtype = jnp.dtype(config.precision)
         self._absent = tuple(absent)
+        self.kept: KeptExecutables | None = None if absent or given else kept_executables(config)
         self.mesh = make_mesh({name: getattr(config.mesh, name) for name in (ENSEMBLE, *AXES)}, absent or None)
         self.integrator = integrator_of(config)
         self.parameters = named_values(config)
@@ -149,7 +154,7 @@ class CompiledRun(abc.ABC):
     def bare(self) -> Self:
         """A copy without arrays, to be kept with a program that outlives this run."""
         bare = copy.copy(self)
-        bare.files, bare.values, bare._observe, bare._limits = None, None, None, None
+        bare.files, bare.values, bare._observe, bare._limits, bare.kept = None, None, None, None, None
         bare._advance, bare.instrument_programs = {}, {}
         return bare
 
@@ -201,7 +206,7 @@ class CompiledRun(abc.ABC):
         output = dataclasses.replace(self.config.output, fields=None)
         ensemble = dataclasses.replace(self.config.ensemble, statistics=NO_STATISTICS)
         everything.config = dataclasses.replace(self.config, output=output, ensemble=ensemble)
-        everything._observe = None
+        everything._observe, everything.kept = None, None
         everything.choose_variables()
         return everything
 
@@ -236,16 +241,18 @@ class CompiledRun(abc.ABC):
 
     def used_parameters(self, schedule: Schedule) -> dict[str, np.ndarray]:
         """Named numbers that the run depends on: those of its programs, those that vary, the user's own."""
-        template = self.template(self.room())
-        time, until = jax.ShapeDtypeStruct((), self.dtype), jax.ShapeDtypeStruct((), jnp.int32)
-        members = jax.ShapeDtypeStruct((() if self.members is None else (self.members,)), jnp.int32)
-        given = (self.values, self.files)
-        used = used_names(self.starter(), *given, members) | used_names(self.observe(), *given, *template, time)
-        # What a run begins with is traced already; one that goes on has traced nothing yet.
-        program = next(iter(self._advance.values())) if self._advance else self.single_step(schedule)
-        used |= used_names(program, *given, *template, until)
-        used |= {*self.config.parameters} | {variation.value_name for variation in self.config.ensemble.vary}
+        used = self._kept_fact(lambda: sorted(names_in_programs(self, schedule)), "used names", schedule)
+        used = {*used, *self.config.parameters, *(variation.value_name for variation in self.config.ensemble.vary)}
         return {name: value for name, value in self.parameters.items() if name in used}
+
+    def _kept_fact(self, make: Callable[[], Any], *name: Hashable) -> Any:
+        """The result of `make`, which traces, or that of an earlier process of this run."""
+        return make() if self.kept is None else self.kept.fact(make, *name, tuple(self.room().items()))
+
+    def _require_own(self, model: Any) -> None:
+        """Keep nothing of a model with code that no key of executables tells, such as a user's."""
+        if self.kept is not None and is_foreign(model):
+            self.kept = None
 
     # ------------------------------------------------------------------ placement
 
@@ -280,30 +287,20 @@ class CompiledRun(abc.ABC):
         members = np.asarray(self.config.ensemble.members, np.int32)
         return self._place(members if self.members is not None else members[0], self._one)
 
-    def _vectorise(self, fn: Callable, in_axes: tuple, batch: int) -> Callable:
-        """`fn` over this device's members, so many at once."""
-        mapped = jax.vmap(fn, in_axes=in_axes)
-        if batch >= self.local_members:
-            return mapped
+    def _compile(
+        self, fn: Callable, in_axes: tuple, in_specs: tuple, out_specs, donate=(), name: Hashable = None
+    ) -> Callable:
+        """The compiled program of `fn`, of one member, for this run's members.
 
-        def in_batches(*args):
-            shared = [arg for arg, axis in zip(args, in_axes, strict=True) if axis is None]
-            own = [arg for arg, axis in zip(args, in_axes, strict=True) if axis is not None]
-
-            def one(own_args):
-                rest, each = iter(shared), iter(own_args)
-                return fn(*(next(rest) if axis is None else next(each) for axis in in_axes))
-
-            return jax.lax.map(one, own, batch_size=batch)
-
-        return in_batches
-
-    def _compile(self, fn: Callable, in_axes: tuple, in_specs: tuple, out_specs, donate=()) -> Callable:
-        """The compiled program of `fn`, of one member, for this run's members."""
+        name: under which it is kept for later processes, beside the configuration; None: it is not.
+        """
 
         def make(batch: int):
-            mapped = fn if self.members is None else self._vectorise(fn, in_axes, batch)
-            return distribute(mapped, self.mesh, in_specs=in_specs, out_specs=out_specs, donate=donate)
+            mapped = fn if self.members is None else over_members(fn, in_axes, self.local_members, batch)
+            program = distribute(mapped, self.mesh, in_specs=in_specs, out_specs=out_specs, donate=donate)
+            if self.kept is None or name is None:
+                return program
+            return self.kept.program(program, name, tuple(self.room().items()), batch)
 
         batch = self.config.ensemble.batch
         if self.members is None or batch is not None:
@@ -347,7 +344,7 @@ class CompiledRun(abc.ABC):
             ResourceError: it is more than there is.
         """
         given = self.values, self.files, state, clock
-        look = program_memory.memory_of(self.observe(), *given, jnp.zeros((), self.dtype))
+        look = program_memory.memory_of(self.observe(), *given, jax.device_put(np.zeros((), self.dtype)))
         step = program_memory.memory_of(program, *given, *until)
         found = program_memory.run_memory(step, look, cut=self.mesh is not None)
         if found is not None:
@@ -369,7 +366,8 @@ class CompiledRun(abc.ABC):
         return Clock.zero(self.dtype, controlled=self.config.time.tolerance is not None)
 
     def _zero_clock(self) -> Clock:
-        clock = jax.tree.map(np.asarray, self.clock_at_start())
+        # Of numbers on the host: each kind of zero would be a program of its own.
+        clock = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), jax.eval_shape(self.clock_at_start))
         if self.members is not None:
             shape = (self.members,)
             clock = jax.tree.map(lambda leaf: np.broadcast_to(leaf, shape), clock)
@@ -404,7 +402,7 @@ class CompiledRun(abc.ABC):
 
         if self._limits is None:
             specs = self._one, self._file_specs, self.state_specs
-            self._limits = self._compile(limit, (0, None, 0), specs, self._one)
+            self._limits = self._compile(limit, (0, None, 0), specs, self._one, name="limits")
         return whole(self._limits(self.values, self.files, state)).astype(np.float64)
 
     def checked_step(self, state) -> float:
@@ -451,8 +449,9 @@ class CompiledRun(abc.ABC):
             return advance(model, self.integrator, params, state, clock, schedule, steps=steps, until=until)
 
         specs = (self._one, self._file_specs, self.state_specs, self._one, PartitionSpec())
-        donate = () if self.regrows else (2,)
-        return self._compile(forward, (0, None, 0, 0, None), specs, (self.state_specs, self._one), donate=donate)
+        donate, name = () if self.regrows else (2,), ("advance", schedule, steps, steps_per_exchange)
+        results = self.state_specs, self._one
+        return self._compile(forward, (0, None, 0, 0, None), specs, results, donate=donate, name=name)
 
     def traced_step(self, schedule: Schedule) -> Any:
         """The jaxpr of one step on a device; nothing is compiled."""
@@ -465,9 +464,10 @@ class CompiledRun(abc.ABC):
         time = jax.ShapeDtypeStruct((), self.dtype)
         return self.observe().eval_shape(self.values, self.files, *self.template(self.room()), time)
 
-    def copy(self, state, clock):
-        """A copy that outlives donation."""
-        return jax.tree.map(jnp.copy, (state, clock))
+    def copy(self, *trees):
+        """Copies of trees of arrays, such as a state and its clock, that outlive donation; made by one program."""
+        program = copies if self.kept is None else self.kept.program(copies, "copy", signature(trees))
+        return program(*trees)
 
     def template(self, room: Mapping[str, Any]):
         """Shapes, dtypes and shardings of (state, clock), to restore a checkpoint onto these devices.

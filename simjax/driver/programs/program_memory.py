@@ -195,6 +195,25 @@ class MemberProgram:
         return batch, program
 
 
+def over_members(fn: Callable, in_axes: tuple, members: int, batch: int) -> Callable:
+    """`fn` over the members of a device, so many at once; in_axes: 0 of arguments with members, None of others."""
+    mapped = jax.vmap(fn, in_axes=in_axes)
+    if batch >= members:
+        return mapped
+
+    def in_batches(*args):
+        shared = [arg for arg, axis in zip(args, in_axes, strict=True) if axis is None]
+        own = [arg for arg, axis in zip(args, in_axes, strict=True) if axis is not None]
+
+        def one(own_args):
+            rest, each = iter(shared), iter(own_args)
+            return fn(*(next(rest) if axis is None else next(each) for axis in in_axes))
+
+        return jax.lax.map(one, own, batch_size=batch)
+
+    return in_batches
+
+
 def even_batch(members: int, most: int) -> int:
     """The largest batch up to `most` that divides the members, unless it is less than half of that.
 

@@ -70,11 +70,12 @@ class CompiledFieldRun(CompiledRun):
     """True where cells follow the numbers that a stretching is made of, which then have derivatives."""
 
     def __init__(self, config: Config, given: Sequence[str] = (), absent: Sequence = ()):
-        super().__init__(config, absent)
+        super().__init__(config, given, absent)
         self.grid = grid_of(config.grid_of_fields())
         self.size = self.grid.cells
         self.domain = decompose(self.grid, self.mesh, overlap=config.mesh.overlap, implementation=config.implementation)
         self.model, params = describe_model(config, self.domain)
+        self._require_own(self.model)
         self.measures = checked_measures(self.model)
         self.advice = ADVICE if config.time.tolerance is None else TOLERANCE_ADVICE
         self._taken = self._with_given(given)
@@ -301,7 +302,7 @@ class CompiledFieldRun(CompiledRun):
                 return self._begun(self.config, model, params, values, member, files)
 
             specs = (self._one, self._file_specs, self._one)
-            self._starter = self._compile(begin, (0, None, 0), specs, self.state_specs)
+            self._starter = self._compile(begin, (0, None, 0), specs, self.state_specs, name="start")
         return self._starter
 
     def start(self):
@@ -317,7 +318,7 @@ class CompiledFieldRun(CompiledRun):
 
             specs = (self._one, self._file_specs, self.state_specs)
             results = (self.state_specs, self._member_specs(self.domain.spec()))
-            self._faults = self._compile(look, (0, None, 0), specs, results)
+            self._faults = self._compile(look, (0, None, 0), specs, results, name="wrong cells")
         return self._faults(self.values, self.files, state)
 
     def observe(self):
@@ -343,7 +344,7 @@ class CompiledFieldRun(CompiledRun):
 
             specs = (self._one, self._file_specs, self.state_specs, self._one, PartitionSpec())
             kinds = (self._member_specs(self.domain.spec()), self._one, self._one)
-            self._observe = self._compile(look, (0, None, 0, 0, None), specs, kinds)
+            self._observe = self._compile(look, (0, None, 0, 0, None), specs, kinds, name="observe")
         return self._observe
 
     def _roundings(self, model, t, dt, state, params) -> dict[str, jax.Array]:

@@ -113,7 +113,9 @@ class CompiledInstruments:
 
             specs = (programs._one, programs._file_specs, programs.state_specs, programs._one, PartitionSpec())
             results = programs._one, self._specs(names)
-            self._compiled[key] = programs._compile(look, (0, None, 0, 0, None), specs, results)
+            self._compiled[key] = programs._compile(
+                look, (0, None, 0, 0, None), specs, results, name=("measure", names)
+            )
         return self._compiled[key]
 
     @property
@@ -166,7 +168,8 @@ class CompiledInstruments:
         specs = (one, programs._file_specs, programs.state_specs, one, PartitionSpec(), sums)
         donate = () if programs.regrows else (2, 5)
         results = programs.state_specs, one, found, sums, None if self._halt is None else one
-        return programs._compile(forward, (0, None, 0, 0, None, 0), specs, results, donate=donate)
+        name = None if self._halt is not None else ("advance with instruments", schedule, steps)
+        return programs._compile(forward, (0, None, 0, 0, None, 0), specs, results, donate=donate, name=name)
 
     def _watch(self, name: str, schedule: Schedule, steps: int, model, params, files) -> Watch:
         read, every = self._read((name,), model, params, files), self.instruments[name].source.interval
@@ -201,7 +204,7 @@ class CompiledInstruments:
 
     def until(self, plan: Plan, frame: int, substeps: int, steps: int) -> Any:
         """The argument `until` of `advance`: the number of the frame's end, and when to read and to gather."""
-        until = jnp.asarray(frame + 1, jnp.int32)
+        until = jax.device_put(np.asarray(frame + 1, np.int32))  # no program converts it
         if not self.in_the_loop:
             return until
         schedule, dtype = plan.schedule_of(frame), self.programs.dtype

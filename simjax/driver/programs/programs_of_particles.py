@@ -47,7 +47,7 @@ class CompiledParticleRun(CompiledRun):
     content = "particles"
 
     def __init__(self, config: Config, given: Sequence[str] = (), absent: Sequence = (), *, start: Start | None = None):
-        super().__init__(config, absent)
+        super().__init__(config, given, absent)
         self.family = family_of(config)
         self.measures = self.family.measures
         for path in given:
@@ -171,8 +171,9 @@ class CompiledParticleRun(CompiledRun):
             Grid(capacities.cells, bounds.lower, bounds.upper), self.mesh, overlap=self.config.mesh.overlap
         )
         self.cells = Cells(self.domain, capacities.cell_capacity, bounds.periodic)
-        self._member = self._member_state()
         self.model, params = eqx.filter_eval_shape(lambda: self._model(self.cells, self._blank_values()))
+        self._require_own(self.model)
+        self._member = self._kept_fact(self._member_state, "state")
         self.state_specs = self._member_specs(self.model.partition_specs(self._member, params)[0])
         self._observe, self._advance, self._limits, self._starter = None, {}, None, None
         self.instrument_programs = {}
@@ -211,12 +212,13 @@ class CompiledParticleRun(CompiledRun):
     # ------------------------------------------------------------------ beginning and end of a piece
 
     def start(self):
+        begin = jax.device_put(np.zeros((), self.dtype))
         while True:
             state, lost, fault = self.starter()(self.values, self.files, self._place_members())
             state, lost, clock = self._begun_state(state), int(np.max(whole(lost))), self._zero_clock()
             bits = CELL_FULL if lost else self.missing_room(whole(fault))
             if not bits:
-                status = self.observe()(self.values, self.files, state, clock, jnp.zeros((), self.dtype))[2]
+                status = self.observe()(self.values, self.files, state, clock, begin)[2]
                 bits = self.missing_room(whole(status))
             if not bits:
                 break
@@ -226,7 +228,7 @@ class CompiledParticleRun(CompiledRun):
     def starter(self):
         if self._starter is None:
             specs, results = (self._one, self._file_specs, self._one), (self.state_specs, self._one, self._one)
-            self._starter = self._compile(self.initial_state, (0, None, 0), specs, results)
+            self._starter = self._compile(self.initial_state, (0, None, 0), specs, results, name="start")
         return self._starter
 
     def initial_state(self, values, files, member):
@@ -253,7 +255,7 @@ class CompiledParticleRun(CompiledRun):
                 return arrays, diagnostics, jnp.where(good, status, 0)
 
             specs = (self._one, self._file_specs, self.state_specs, self._one, PartitionSpec())
-            self._observe = self._compile(look, (0, None, 0, 0, None), specs, self._one)
+            self._observe = self._compile(look, (0, None, 0, 0, None), specs, self._one, name="observe")
         return self._observe
 
     def _arrays(self, model, state, params) -> dict[str, Array]:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.interpreters import partial_eval
 
 
@@ -16,3 +17,15 @@ def used_names(program: Callable, values: Mapping[str, Any], *others: Any) -> se
     _, needed = partial_eval.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))
     leaves = jax.tree_util.tree_leaves_with_path(values)
     return {path[0].key for (path, _), use in zip(leaves, needed[: len(leaves)], strict=True) if use}
+
+
+def names_in_programs(programs: Any, schedule: Any) -> set[str]:
+    """Names of the numbers that the first state, the steps and the observations of a compiled run depend on."""
+    template = programs.template(programs.room())
+    time, until = jax.ShapeDtypeStruct((), programs.dtype), jax.ShapeDtypeStruct((), jnp.int32)
+    members = jax.ShapeDtypeStruct((() if programs.members is None else (programs.members,)), jnp.int32)
+    given = programs.values, programs.files
+    used = used_names(programs.starter(), *given, members) | used_names(programs.observe(), *given, *template, time)
+    # What a run begins with is traced already; one that goes on has traced nothing yet.
+    program = next(iter(programs._advance.values())) if programs._advance else programs.single_step(schedule)
+    return used | used_names(program, *given, *template, until)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -261,13 +262,18 @@ class MolecularFamily(ParticleFamily):
         pairs = issubclass(physics.potential.part, PairPotential)
         if physics.mode != "truncated" or not pairs or _end(physics) is not None:
             return 0.0
-        largest = {name: jnp.asarray(np.max(value), jnp.float32) for name, value in parameters.items()}
-        potential, inner = build_potential(self.config, largest)
-        assert isinstance(potential, PairPotential)
-        kinds = jnp.arange(len(particles.fractions), dtype=jnp.int32)
-        here, there = jnp.meshgrid(kinds, kinds, indexing="ij")
-        square = jnp.full(here.shape, physics.cutoff**2, jnp.float32)
-        jump = float(jnp.max(jnp.abs(potential.energy(square, here, there, inner))))
+        largest = {name: np.float32(np.max(value)) for name, value in parameters.items()}
+
+        @jax.jit  # one program, not one for each operation
+        def largest_jump(numbers):
+            potential, inner = build_potential(self.config, numbers)
+            assert isinstance(potential, PairPotential)
+            kinds = jnp.arange(len(particles.fractions), dtype=jnp.int32)
+            here, there = jnp.meshgrid(kinds, kinds, indexing="ij")
+            square = jnp.full(here.shape, physics.cutoff**2, jnp.float32)
+            return jnp.max(jnp.abs(potential.energy(square, here, there, inner)))
+
+        jump = float(largest_jump(largest))
         ndim, density = len(bounds.lower), count / bounds.volume
         surface = 2 * math.pi ** (ndim / 2) / math.gamma(ndim / 2) * physics.cutoff ** (ndim - 1)
         return jump * count / 2 * density * surface * MOVED * density ** (-1 / ndim)
