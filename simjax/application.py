@@ -40,7 +40,7 @@ def run(config: Config, launched: float | None = None) -> Result:
         if processes().first:
             print(f"{found.message}\n{found.folder}")
         return Result(found.exit_code, str(found.folder))
-    from simjax.driver.kept_executables import executables_of_earlier_processes
+    from simjax.driver.programs.kept_executables import executables_of_earlier_processes
     from simjax.driver.simulation import Simulation
 
     with executables_of_earlier_processes():

@@ -12,15 +12,14 @@ import pytest
 from jax._src import compilation_cache
 
 import simjax as sj
-from simjax.driver import identity
-from simjax.driver.identity import identity_of, is_foreign
-from simjax.driver.kept_executables import (
+from simjax.driver.programs import compile_cache, program_identity
+from simjax.driver.programs.kept_executables import (
     KeptExecutables,
     KeptProgram,
     executables_of_earlier_processes,
     kept_executables,
 )
-from simjax.driver.programs import compile_cache
+from simjax.driver.programs.program_identity import identity_of, is_foreign
 from simjax.driver.shared_programs import forget_programs
 from simjax.run import COLLECTIONS, main
 
@@ -235,22 +234,22 @@ def test_other_versions_devices_and_settings_are_another_run(what, monkeypatch):
 
 
 def test_settings_of_jax_and_of_the_compiler_count(monkeypatch):
-    usual = identity.settings()
+    usual = program_identity.settings()
     with jax.default_matmul_precision("highest"):
-        assert identity.settings() != usual
+        assert program_identity.settings() != usual
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")
-    assert identity.settings() != usual
+    assert program_identity.settings() != usual
 
 
 def test_sources_and_packages_are_read(tmp_path, monkeypatch):
     (tmp_path / "a.py").write_text("1")
     monkeypatch.setattr(identity, "PACKAGE", tmp_path)
-    read = identity.sources_digest.__wrapped__
+    read = program_identity.sources_digest.__wrapped__
     first = read()
     (tmp_path / "a.py").write_text("2")
     assert read() != first
     monkeypatch.syspath_prepend(tmp_path)
-    packages = identity.packages_digest.__wrapped__
+    packages = program_identity.packages_digest.__wrapped__
     first = packages()
     (tmp_path / "solver-2.0.dist-info").mkdir()
     assert packages() != first

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import simjax as sj
-from simjax.driver.displayed_numbers import DisplayedNumbers
+from simjax.driver.loop.displayed_numbers import DisplayedNumbers
 from simjax.errors import ConfigurationError
 from simjax.models.measures import measure_of, of_particles
 from simjax.report import colours, curves

@@ -19,8 +19,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from simjax.driver.displayed_numbers import DisplayedNumbers
 from simjax.driver.loop.call_length import CallLength
+from simjax.driver.loop.displayed_numbers import DisplayedNumbers
 from simjax.driver.loop.goodput import OUTPUT, GoodputLog, account
 from simjax.driver.loop.judged_triggers import EventFiles, Triggers
 from simjax.driver.loop.progress import Progress

@@ -16,9 +16,9 @@ from jax.sharding import PartitionSpec
 from simjax.core.domain import Domain
 from simjax.core.model import Measure, Model, Output
 from simjax.core.tendency import call_own
-from simjax.driver.identity import is_foreign
-from simjax.driver.kept_executables import KeptExecutables, kept_executables, signature
 from simjax.driver.programs import program_memory
+from simjax.driver.programs.kept_executables import KeptExecutables, kept_executables, signature
+from simjax.driver.programs.program_identity import is_foreign
 from simjax.driver.programs.program_memory import over_members
 from simjax.driver.programs.used_names import names_in_programs
 from simjax.driver.shared_programs import copies

@@ -20,8 +20,8 @@ from typing import Any, TypeVar
 
 import jax
 
-from simjax.driver.identity import identity_of, is_foreign
 from simjax.driver.programs.compile_cache import KeptPrograms, kept_programs, note_loaded
+from simjax.driver.programs.program_identity import identity_of, is_foreign
 from simjax.processes import processes
 from simjax.schema.config import Config
 
