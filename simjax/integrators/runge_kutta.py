@@ -59,7 +59,7 @@ def _mean(alpha, u, v, change):
 
     Two weights that are rounded need not sum to one, and each step would lose mass: 3e-8 of it in single precision.
     """
-    return u + (1 - alpha) * ((v - u) + change)
+    return u + (1 - alpha) * ((v + change) - u)
 
 
 @_mean.defjvp

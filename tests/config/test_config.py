@@ -196,7 +196,11 @@ MISTAKES = {
         ["velocity[1] = 1", "inflow"],
     ),
     "inflow of nothing": (FLOW, {"boundaries.x": "inflow"}, ["boundaries.x.velocity is missing"]),
-    "half periodic": (FLOW, {"boundaries.x": {"lower": "periodic", "upper": "slip"}}, ["both sides"]),
+    "half periodic": (
+        FLOW,
+        {"boundaries.x": {"lower": "periodic", "upper": "slip"}},
+        ["boundaries.x: expected periodic at both ends"],
+    ),
     "one wall": (FLOW, {"boundaries.x": {"lower": "slip"}}, ["boundaries.x.upper is missing"]),
     "axis of the grid": (FLOW, {"boundaries.z": "slip"}, ["boundaries.z: unknown key"]),
     "formula": (FLOW, {"initial.velocity": ["sin(x", 0]}, ["initial.velocity[0]", "column 4"]),

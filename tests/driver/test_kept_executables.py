@@ -229,7 +229,7 @@ def test_what_a_configuration_names_is_part_of_it(tmp_path):
 def test_other_versions_devices_and_settings_are_another_run(what, monkeypatch):
     config = sj.load("sod").config
     usual = identity_of(config)
-    monkeypatch.setattr(identity, what, lambda: ["another"])
+    monkeypatch.setattr(program_identity, what, lambda: ["another"])
     assert identity_of(config) != usual
 
 
@@ -243,7 +243,7 @@ def test_settings_of_jax_and_of_the_compiler_count(monkeypatch):
 
 def test_sources_and_packages_are_read(tmp_path, monkeypatch):
     (tmp_path / "a.py").write_text("1")
-    monkeypatch.setattr(identity, "PACKAGE", tmp_path)
+    monkeypatch.setattr(program_identity, "PACKAGE", tmp_path)
     read = program_identity.sources_digest.__wrapped__
     first = read()
     (tmp_path / "a.py").write_text("2")

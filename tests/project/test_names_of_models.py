@@ -37,7 +37,6 @@ ALLOWED = {
     ),
     "driver/programs/programs_of_particles.py": (OF_PARTICLES, "particles"),
     "driver/programs/programs_of_statistics.py": (OF_PARTICLES, "statistics of particles"),
-    "driver/output/run_checks.py": ({"mass"}, "particles"),
     "instruments/particle_operators.py": (OF_PARTICLES | {"temperature"}, "variance of velocities of particles"),
     "io/": (OF_PARTICLES, "files of particles"),
     "io/pdebench.py": ({"density", "pressure", "velocity_x", "velocity_y", "velocity_z"}, "names of that format"),

@@ -17,7 +17,6 @@ OF_VORTICITY = {"palette": "diverging", "rank": 0, "singular": True}
 GAIN = 0.5  # of the amount in a unit of time, where it is not conserved
 
 
-@sj.register
 class Swirl(sj.CenteredModel):
     """A field that grows at a rate, with a swirl made of it that is declared as a vorticity is."""
 
@@ -49,7 +48,7 @@ def ran(tmp_path, gain, **output):
     given = {"folder": "run", "root": str(tmp_path), "animation": False, **output}
     time = {"end": 1.0, "output_every": 0.5, "dt": 0.25}
     grid, initial, physics = {"shape": [24, 24]}, {"u": "1 + 0.05*cos(2*pi*x)"}, {"gain": gain}
-    return sj.configure("Swirl", grid=grid, physics=physics, initial=initial, time=time, output=given).run()
+    return sj.configure(Swirl, grid=grid, physics=physics, initial=initial, time=time, output=given).run()
 
 
 def test_a_vorticity_of_ones_own_is_drawn_as_that_of_simjax(tmp_path):

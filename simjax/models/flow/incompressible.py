@@ -201,7 +201,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
         advection: str = USUAL,
     ):
         ndim = domain.grid.ndim
-        raise_first(self.declarations["incompressible"].axes_refusals("grid.shape", domain.grid.shape))
+        raise_first(Incompressible.declarations["incompressible"].axes_refusals("grid.shape", domain.grid.shape))
         require_one_of("Incompressible.pressure_solver", pressure_solver, METHODS)
         require_one_of("Incompressible.turbulence", turbulence, TURBULENCE)
         check_sides(domain, sides, FLOW_SIDES, "Incompressible", axisymmetric=True)

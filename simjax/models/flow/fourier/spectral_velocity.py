@@ -42,7 +42,9 @@ class SpectralVelocity(SpectralFlow):
     units = "m s-1"
 
     def __check_init__(self):
-        raise_first(self.declarations["spectral_velocity"].axes_refusals("grid.shape", self.domain.grid.shape))
+        raise_first(
+            SpectralVelocity.declarations["spectral_velocity"].axes_refusals("grid.shape", self.domain.grid.shape)
+        )
 
     def symbol(self, k, params):
         return {"velocity": -self.decay(k, params)}

@@ -44,7 +44,7 @@ class Vorticity(SpectralFlow):
     units = "s-1"
 
     def __check_init__(self):
-        raise_first(self.declarations["vorticity"].axes_refusals("grid.shape", self.domain.grid.shape))
+        raise_first(Vorticity.declarations["vorticity"].axes_refusals("grid.shape", self.domain.grid.shape))
 
     def symbol(self, k, params):
         return {"vorticity": -self.decay(k, params)}
