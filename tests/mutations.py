@@ -594,8 +594,8 @@ MUTATIONS = [
     Mutation(
         "a first stage is mixed with the wrong share",
         "integrators/runge_kutta.py",
-        "return u + (1 - alpha) * ((v + change)",
-        "return u + alpha * ((v + change)",
+        "return u + (1 - alpha) * ((v - u)",
+        "return u + alpha * ((v - u)",
         "tests/integrators/test_runge_kutta.py::test_measured_order_is_the_scheme_s",
     ),
     Mutation(
@@ -693,7 +693,7 @@ MUTATIONS = [
     Mutation(
         "a stage is a mean by two weights",
         "integrators/runge_kutta.py",
-        "u + (1 - alpha) * ((v + change) - u)",
+        "u + (1 - alpha) * ((v - u) + change)",
         "alpha * u + (1 - alpha) * (v + change)",
         "tests/integrators/test_conservation.py::test_totals_of_the_default_scheme_stay_in_single_precision",
     ),

@@ -59,7 +59,8 @@ def _mean(alpha, u, v, change):
 
     Two weights that are rounded need not sum to one, and each step would lose mass: 3e-8 of it in single precision.
     """
-    return u + (1 - alpha) * ((v + change) - u)
+    # Not (v + change) - u: that rounds by a part of the whole, and a smooth gas then drifts by more than at random.
+    return u + (1 - alpha) * ((v - u) + change)
 
 
 @_mean.defjvp
