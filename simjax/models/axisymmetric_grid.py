@@ -102,7 +102,7 @@ def side_refusals(lower: str, at_axis: bool, mirror: str = "slip") -> Iterator[t
 
 RINGS = Feature("an axisymmetric grid (`grid.axisymmetric`)", without="a Cartesian grid")
 ASKED = "grid.axisymmetric = true"
-"""How a configuration asks for `RINGS`, as `Exclusions.refusals` takes it."""
+"""The key and value that ask for `RINGS`, as `Exclusions.refusals` takes them."""
 
 
 @dataclass(frozen=True)

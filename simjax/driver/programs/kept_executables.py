@@ -211,7 +211,7 @@ def _written(executable: Executable, arguments: tuple[Any, ...], code: str) -> b
     results = jax.tree.unflatten(tree, range(len(leaves)))
     args, unloaded = jax.tree.leaves(compiled.args_info), compiled._executable._unloaded_executable
     if compiled._params.const_args or unloaded.host_callbacks or unloaded.keepalive:
-        raise NotImplementedError("a program that holds arrays or calls the host")
+        raise TypeError("a program that holds arrays or calls the host is not kept")
     devices = [device.id for device in unloaded.device_list]
     with io.BytesIO() as file:
         Writer(file).dump((unloaded, args, compiled._no_kwargs))

@@ -12,9 +12,9 @@ from simjax.models.sph.pair_terms import FLUID, WALL
 from simjax.schema.config_errors import raise_first
 
 LAYERS = 4
-"""Of wall particles: as many spacings as a kernel may reach."""
+"""Layers of wall particles: as many spacings as a kernel may reach."""
 LARGEST_SHARE = 1e-6
-"""Of a spacing that lengths may be off its multiples."""
+"""Largest distance of a length from a multiple of the spacing, as a share of the spacing."""
 
 
 class InitialCondition(eqx.Module):

@@ -155,7 +155,7 @@ class StaggeredWaves(Layered, SplitModel, WaveEnergy):
 
     @abc.abstractmethod
     def fed(self, state) -> Array:
-        """That component of a state."""
+        """The component of a state that sources feed and receivers record."""
 
     def located_sources(self, params, medium: Array, volumes: Array | float) -> PointSources:
         """Sources as densities in the cells around them, times the medium there.
