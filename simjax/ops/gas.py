@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from simjax.arguments import require_one_of
-from simjax.ops.positivity import flux_share, limit_flux, limit_state, state_share
+from simjax.ops.positivity import CellAtFace, flux_share, limit_flux, limit_state, state_share
 from simjax.ops.reconstruction import INTERPOLATIONS, Reconstruction, pad_only
 from simjax.ops.riemann import (
     FLUXES,
@@ -174,12 +174,16 @@ def _upwind_parts(axis: int, scheme: GasScheme) -> list[Callable]:
     return [upwind, curved] if scheme.reach else [upwind]
 
 
-def _cells_at_face(around, given, axis: int) -> tuple[tuple, tuple, Array]:
-    """Densities and exact fluxes of the cell below and of the one above each face, and the faster signal of the two."""
+def _cells_at_face(around, given, axis: int) -> tuple[CellAtFace, CellAtFace, Array]:
+    """The cell below and the one above each face, and the faster signal of the two."""
     cells, states, fluxes, speeds = map(list, zip(*around, strict=True))
     resting, above = _at_rest(around, given), len(cells) // 2
-    ends = [(states[k], _lifted(fluxes[k], axis, resting[k], cells[k])) for k in (above - 1, above)]
-    return ends[0], ends[1], jnp.maximum(speeds[above - 1], speeds[above])
+
+    def cell_at(k: int) -> CellAtFace:
+        flux = _lifted(fluxes[k], axis, resting[k], cells[k])
+        return CellAtFace(states[k], flux, cells[k].pressure / (given[0] - 1))
+
+    return cell_at(above - 1), cell_at(above), jnp.maximum(speeds[above - 1], speeds[above])
 
 
 def _without_rises(cells: list[Primitive], rises: Sequence[Array]) -> list[Primitive]:
