@@ -24,6 +24,7 @@ from simjax.grid import AXES, CENTER
 from simjax.models.flow.bodies.solid_geometry import inverse, on_block
 from simjax.models.flow.bodies.solid_moments import Displaced, displaced, moments, turning
 from simjax.models.flow.bodies.solids import Immersion, Reach, Solid
+from simjax.stencil.formulation import batches_alike
 
 TURN = "turn"
 VIRTUAL_SHARE = 1.2
@@ -194,14 +195,14 @@ def velocities(domain: Domain, layout: FieldLayout, centre: Array, motion: Array
 
 
 class Motions(eqx.Module):
-    """The velocities that the motions of a body give to faces, one motion after the other: see `Immersion`.
+    """The velocities that the motions of a body give to faces, one by one: see `Immersion`.
 
-    carried, blocked: by axis, `(motion, *block)`. taken: momenta and angular momenta that faces take when the body
-    gains one of each motion, `(motion, of it)`.
+    carried, blocked: for each motion, by axis. taken: momenta and angular momenta that faces take when the body gains
+    one of each motion, `(motion, of it)`.
     """
 
-    carried: tuple[Array, ...]
-    blocked: tuple[Array, ...]
+    carried: tuple[tuple[Array, ...], ...]
+    blocked: tuple[tuple[Array, ...], ...]
     taken: Array
 
 
@@ -215,9 +216,14 @@ def motions(immersion: Immersion, domain: Domain, layout: FieldLayout, t, reach:
         taken = jnp.concatenate(moments(domain, layout, carried, centre))
         return carried, immersion.blocked_by(domain, layout, v, t), taken
 
-    # All at once, so that the program holds what is done for a motion once.
-    carried, blocked, taken = jax.vmap(given_by)(jnp.eye(ndim + (1 if ndim == 2 else 3), dtype=centre.dtype))
-    return Motions(carried, blocked, taken.T)
+    units = jnp.eye(ndim + (1 if ndim == 2 else 3), dtype=centre.dtype)
+    if batches_alike():
+        batch = jax.vmap(given_by)(units)
+        each = [jax.tree.map(lambda u, k=k: u[k], batch) for k in range(len(units))]
+    else:
+        each = map(given_by, units)
+    carried, blocked, taken = zip(*each, strict=True)
+    return Motions(carried, blocked, jnp.stack(taken, axis=1))
 
 
 def moving(free: Sequence[str], ndim: int, elapsed: Array) -> Array:
@@ -226,9 +232,10 @@ def moving(free: Sequence[str], ndim: int, elapsed: Array) -> Array:
     return jnp.asarray([name in free for name in names]) & (elapsed > 0)
 
 
-def together(fields: Sequence[Array], motion: Array) -> tuple[Array, ...]:
+def together(fields: Sequence[Sequence[Array]], motion: Array) -> tuple[Array, ...]:
     """Superpose single motions, each times its rate."""
-    return tuple(jnp.sum(jnp.expand_dims(motion, tuple(range(1, one.ndim))) * one, axis=0) for one in fields)
+    every = (zip(motion, axis, strict=True) for axis in zip(*fields, strict=True))
+    return tuple(sum((q * u for q, u in one), jnp.zeros((), motion.dtype)) for one in every)
 
 
 def inertia(bulk: Displaced, body: Body) -> Array:

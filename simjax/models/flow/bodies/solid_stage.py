@@ -144,7 +144,8 @@ def bulk_of(flow: Any, params: Any) -> Bulk:
         pushed = [(1 - share) * slope for share, slope in slopes]
         return jnp.concatenate(moments(domain, layout, pushed, immersion.faces.centre))
 
-    return Bulk(displaced_of(flow, params), jax.lax.map(taken, (motions.carried, motions.blocked)).T)
+    every = (tuple(map(jnp.stack, zip(*part, strict=True))) for part in (motions.carried, motions.blocked))
+    return Bulk(displaced_of(flow, params), jax.lax.map(taken, tuple(every)).T)
 
 
 def longest_step(flow: Any, params: Any) -> Array:
