@@ -1,8 +1,7 @@
 """Bodies in incompressible flow: balance of momentum, flat walls, and gradients with respect to shape."""
 
-import functools
-
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
