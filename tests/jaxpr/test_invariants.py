@@ -72,7 +72,10 @@ def test_large_arrays_of_nothing_stay_in_a_loop_that_is_differentiated():
         np.testing.assert_allclose(a, b, rtol=1e-14)  # the same operations
 
 
-@pytest.mark.parametrize("schedule", [sj.Schedule(0.02, dt=0.01), sj.Schedule(0.02, courant=0.5, max_steps=9)])
+@pytest.mark.parametrize(
+    "schedule",
+    [sj.Schedule(0.02, dt=0.01), pytest.param(sj.Schedule(0.02, courant=0.5, max_steps=9), marks=pytest.mark.slow)],
+)
 def test_a_step_on_a_gpu_forms_its_waves_before_the_loop(schedule):
     """The loop has no coordinates and eigenvalues, and its values and derivatives are those of a CPU to rounding."""
 

@@ -141,6 +141,7 @@ def test_what_is_held_in_reverse_is_held_there_alone():
     assert [("inlineable" in line) for line in calls] == ([] if BARRIERS_HOLD else [True])
 
 
+@pytest.mark.slow
 def test_reverse_mode_forms_the_start_around_a_body_again():
     """The first projection stands in a loop, which would keep hundreds of arrays and write each by itself."""
     rollout = DifferentiableRun(load_config("falling_plate", ["grid.shape=[36,60]"]), sizes={})

@@ -40,7 +40,7 @@ def square(last):
 
 
 @pytest.mark.parametrize("equations", [acoustic.Acoustic, maxwell.Maxwell])
-@pytest.mark.parametrize("steps", [FEW - 1, 2 * FEW + 3])
+@pytest.mark.parametrize("steps", [FEW - 1, pytest.param(2 * FEW + 3, marks=pytest.mark.slow)])
 def test_derivatives_are_those_of_all_values_kept(equations, steps):
     found = []
     for checkpoint in ("none", "every_few"):
@@ -54,6 +54,7 @@ def test_derivatives_are_those_of_all_values_kept(equations, steps):
         np.testing.assert_allclose(leaf, expected, rtol=0, atol=1e-13 * float(np.max(np.abs(expected))))
 
 
+@pytest.mark.slow
 def test_derivatives_twice():
     """Products of the Hessian, forward over reverse and reverse over reverse."""
     last, medium = run_of(acoustic.Acoustic, FEW, "every_few")

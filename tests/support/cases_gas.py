@@ -72,7 +72,7 @@ CASES = (
     Case(
         "gas-1d-weno",
         _line,
-        _gas([(_slip, Outflow())], GasScheme("weno5", "characteristic", "hllc")),
+        _gas([(_slip, Outflow())], GasScheme("weno5", "characteristic", "hllc"), count_limited=True),
         _ideal,
         _initial,
         "euler",
@@ -83,7 +83,7 @@ CASES = (
     Case(
         "gas-1d-atmosphere",
         _line,
-        _gas([(_slip, _slip)], GasScheme("mc", "primitive", "rusanov"), gravity_axes=(0,)),
+        _gas([(_slip, _slip)], GasScheme("mc", "primitive", "rusanov"), gravity_axes=(0,), count_limited=True),
         _heavy,
         _initial,
         "williamson3",

@@ -44,7 +44,7 @@ from simjax.ops.riemann import Conserved, Primitive
 from simjax.ops.spacing import Spacing, along, around_centers, between_centers, relative, scaled, smallest, without_ends
 from simjax.ops.viscous import viscous_flux
 from simjax.schema.config_errors import raise_first
-from simjax.schema.kinds import Choice, ListOf, Real, key
+from simjax.schema.kinds import Choice, Flag, ListOf, Real, key
 
 
 class State(eqx.Module):
@@ -110,7 +110,8 @@ class Compressible(GasBalances, ExplicitModel):
     order). Toro (2009), Riemann Solvers and Numerical Methods for Fluid Dynamics; Jiang, Shu and Zhang (2013), SIAM J.
     Sci. Comput. 35, A1137.
 
-    `gravity_axes` are those along which gravity acts at all; `gas_constant` is R.
+    `gravity_axes` are those along which gravity acts at all; `gas_constant` is R. With `count_limited` diagnostics
+    count the faces whose flux is limited for positivity, by a program as long as the tendency.
 
     Examples:
         >>> tube = sj.configure(
@@ -150,6 +151,7 @@ class Compressible(GasBalances, ExplicitModel):
             units="Pa",
             about="least pressure, to which the state is raised; null: none",
         )
+        count_limited: bool = key(Flag(), False, about="whether diagnostics count the faces with a limited flux")
 
     domain: Domain
     layouts: GasLayouts
@@ -158,6 +160,7 @@ class Compressible(GasBalances, ExplicitModel):
     scheme: gas.GasScheme = eqx.field(static=True)
     gravity_axes: tuple[int, ...] = eqx.field(static=True)
     scalars: int = eqx.field(static=True)
+    count_limited: bool = eqx.field(static=True)
     gas_constant: float | Array
 
     def __init__(
@@ -169,6 +172,7 @@ class Compressible(GasBalances, ExplicitModel):
         gravity_axes: Sequence[int] = (),
         scalars: int = 0,
         gas_constant: float | Array = 1.0,
+        count_limited: bool = False,
     ):
         check_sides(domain, sides, GAS_SIDES, "Compressible", axisymmetric=True)
         self.scheme = gas.GasScheme() if scheme is None else scheme
@@ -178,6 +182,7 @@ class Compressible(GasBalances, ExplicitModel):
         self.gravity_axes = tuple(gravity_axes)
         self.scalars = scalars
         self.gas_constant = gas_constant
+        self.count_limited = count_limited
         self.layouts = gas_layouts(sides, scalars, gas_constant)
         self.density_layout = density_layout(sides)
         self.plain = plain_layout(sides)
@@ -200,6 +205,7 @@ class Compressible(GasBalances, ExplicitModel):
             gravity_axes=tuple(axis for axis, pull in enumerate(gravity) if pull != 0),
             scalars=setup.config.counts.get("scalars", 0),
             gas_constant=gas_constant,
+            count_limited=keys.count_limited,
         )
         params = Params(
             gamma,
@@ -404,7 +410,7 @@ class Compressible(GasBalances, ExplicitModel):
     # ------------------------------------------------------------------ what is seen of it
 
     def diagnostics(self, t, state, params):
-        """Totals of mass, momentum and energy (integrals); the largest |u| / c; least density and pressure;
+        """Totals of mass, momentum and energy (integrals); the largest |u| / c; least density and pressure; on request
         the number of faces where the limiter that keeps these positive acts."""
         domain = self.domain
         w = riemann.primitive(_conserved(state), params.gamma)
@@ -425,7 +431,8 @@ class Compressible(GasBalances, ExplicitModel):
         result["max_mach"] = domain.max(mach)
         result["minimum_density"] = domain.min(state.density)
         result["minimum_pressure"] = domain.min(w.pressure)
-        result["limited_faces"] = limited_faces(self, t, state, params)
+        if self.count_limited:
+            result["limited_faces"] = limited_faces(self, t, state, params)
         if params.density_floor is not None or params.pressure_floor is not None:
             result["cells_at_floor"] = domain.sum(at_floor(w, params).astype(w.density.dtype))
         return result

@@ -512,7 +512,6 @@ def test_diagnostics_are_those_of_the_state():
         "minimum_density": density.min(),
         "minimum_pressure": pressure.min(),
     }
-    assert float(found.pop("limited_faces")) >= 0
     assert found.keys() == wanted.keys()
     for name, value in wanted.items():
         assert float(found[name]) == pytest.approx(float(value), rel=1e-12), name
