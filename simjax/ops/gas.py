@@ -30,6 +30,13 @@ from simjax.stencil.windows import Windows, differences_of_windows, of_windows
 QUIET = 1e-3
 """Part of the squared jumps of all waves around a face below which the roughness of one of them counts as none."""
 
+LOUD = 0.01
+"""Part of rho c^2 that pressure must differ by around a face for the two waves of sound to be told apart there.
+
+In a slower flow both are nearly the velocity alone, and what their weights differ by would pass from it into the far
+smaller pressure, from which the flow draws energy.
+"""
+
 Variables = Literal["primitive", "characteristic"]
 
 
@@ -51,7 +58,7 @@ class GasScheme:
 
     reconstruction: str = "weno5"
     variables: Variables = "characteristic"
-    flux: str = "hllc"
+    flux: str = "hllc_all_speed"
 
     def __post_init__(self):
         require_one_of("GasScheme.reconstruction", self.reconstruction, INTERPOLATIONS)
@@ -213,33 +220,38 @@ def _lifted(flux: Conserved, axis: int, at_rest: Primitive, cell: Primitive) -> 
 class _Mean(NamedTuple):
     """The state halfway between two cells, which divides others into waves: amplitudes in units of density.
 
-    square: of the speed of sound. per_velocity, per_pressure: amplitudes of a unit of these.
+    square: of the speed of sound. apart: one where the two waves of sound are told apart, zero where pressure and
+    velocity are. per_velocity, per_pressure: amplitudes of a unit of these.
     """
 
     density: Array
     square: Array
     speed: Array
+    apart: Array
     per_velocity: Array
     per_pressure: Array
 
     @classmethod
-    def of(cls, below: Primitive, above: Primitive, gamma: Array) -> "_Mean":
+    def of(cls, below: Primitive, above: Primitive, gamma: Array, difference: Array) -> "_Mean":
+        """`difference`: the largest of the pressure around the face."""
         density = 0.5 * (below.density + above.density)
         square = 0.5 * gamma * (below.pressure / below.density + above.pressure / above.density)
         speed = jnp.sqrt(square)
-        return cls(*formed_once((density, square, speed, 0.5 * density / speed, 0.5 / square)))
+        apart = (difference > LOUD * density * square).astype(density.dtype)
+        share = 1 - 0.5 * apart
+        return cls(*formed_once((density, square, speed, apart, share * density / speed, share / square)))
 
     def waves(self, w: Primitive, axis: int) -> Primitive:
         """Amplitudes of a state, each in the place of a variable."""
         push, swing = self.per_pressure * w.pressure, self.per_velocity * w.velocity[axis]
-        velocity = tuple(push + swing if k == axis else u for k, u in enumerate(w.velocity))
-        return Primitive(w.density - 2 * push, velocity, push - swing, w.scalars)
+        velocity = tuple(self.apart * push - swing if k == axis else u for k, u in enumerate(w.velocity))
+        return Primitive(w.density - (push + self.apart * push), velocity, push + self.apart * swing, w.scalars)
 
     def primitives(self, a: Primitive, axis: int) -> Primitive:
         """The state of these amplitudes."""
-        forward, backward = a.velocity[axis], a.pressure
-        both, turn = forward + backward, self.speed / self.density
-        velocity = tuple((forward - backward) * turn if k == axis else u for k, u in enumerate(a.velocity))
+        backward, forward = a.velocity[axis], a.pressure
+        both, turn = forward + self.apart * backward, self.speed / self.density
+        velocity = tuple((self.apart * forward - backward) * turn if k == axis else u for k, u in enumerate(a.velocity))
         return Primitive(a.density + both, velocity, both * self.square, a.scalars)
 
 
@@ -256,7 +268,10 @@ def _face_states(axis: int, scheme: GasScheme) -> list[Callable]:
         return [mean.waves(cell, axis) for cell in cells]
 
     def mean_state(_, cells, gamma):
-        mean = _Mean.of(cells[width - 1], cells[width], gamma)
+        ends = cells[0], cells[width - 1], cells[width], cells[-1]
+        differences = [jnp.abs(a.pressure - b.pressure) for a, b in pairwise(ends)]
+        largest = jnp.maximum(jnp.maximum(differences[0], differences[2]), differences[1])
+        mean = _Mean.of(cells[width - 1], cells[width], gamma, largest)
         waves = amplitudes(cells, mean)
         # Frozen halfway, a wave that is not there is a parabola around the face, which alone would bend the weights.
         # Not only the jump at the face is asked: it vanishes on the axes of a vortex, where the parabola is one too.

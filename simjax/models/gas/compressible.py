@@ -138,7 +138,7 @@ class Compressible(GasBalances, ExplicitModel):
         )
         reconstruction: str = key(Choice((*INTERPOLATIONS,)), "weno5", about="values at faces")
         variables: str = key(Choice(get_args(gas.Variables)), "characteristic", about="what is interpolated")
-        flux: str = key(Choice((*riemann.FLUXES,)), "hllc", about="numerical flux")
+        flux: str = key(Choice((*riemann.FLUXES,)), "hllc_all_speed", about="numerical flux")
         density_floor: float | None = key(
             Real(above=0.0, optional=True),
             None,
