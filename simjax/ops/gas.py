@@ -45,8 +45,8 @@ class GasScheme:
     """Discretisation of the convective terms of a gas.
 
     reconstruction: "weno5" (Borges et al. 2008, J. Comput. Phys. 227, 3191), "mc", "van_leer", "minmod" or
-    "first_order". variables: "characteristic" or "primitive", what is interpolated to faces. flux: "hllc" (Toro, Spruce
-    and Speares 1994, Shock Waves 4, 25), "hll" or "rusanov".
+    "first_order". variables: "characteristic" or "primitive", what is interpolated to faces. flux: "hllc_all_speed" (of
+    `ops.riemann`), "hllc" (Toro, Spruce and Speares 1994, Shock Waves 4, 25), "hll" or "rusanov".
 
     Raises:
         ConfigurationError: a name that is none of these.

@@ -13,7 +13,6 @@ from jax import Array
 
 from simjax.stencil.materialise import formed_once
 
-
 SLOW = 0.1
 """Mach number of the velocity through a face below which `hllc_all_speed` takes the gas to stream along it."""
 
@@ -165,9 +164,9 @@ def hllc(left: Primitive, right: Primitive, axis: int, gamma: Array) -> Conserve
 def hllc_all_speed(left: Primitive, right: Primitive, axis: int, gamma: Array) -> Conserved:
     """HLLC for shocks along the grid and flows far below the speed of sound: the two jumps that drive it are weighed.
 
-    The contact moves with the mean velocity less what the jump of pressure adds, which counts by the one weight; the
-    pressure between is the mean one and what the jump of velocity adds, which counts by the other. A contact at rest is exact,
-    as both jumps vanish there. The weights are of the two states at the face alone.
+    The contact moves with the mean velocity and what the jump of pressure adds, which counts by one weight; the
+    pressure between is the mean one and what the jump of velocity adds, which counts by the other. A contact at rest
+    is exact, as both jumps vanish there. The weights are of the two states at the face alone (`_weights`).
 
     Jump of velocity: Thornber et al. (2008), J. Comput. Phys. 227, 4873; Minoshima and Miyoshi (2021), J. Comput.
     Phys. 446, 110639. Jump of pressure: Fleischmann, Adami and Adams (2020), J. Comput. Phys. 423, 109762, who weigh
@@ -190,27 +189,25 @@ def _weights(left: Primitive, right: Primitive, axis: int, gamma: Array) -> tupl
     Pressure: less than one where the gas streams along the face but hardly through it, as beside a shock that runs
     along the grid: there each row of cells would fill its neighbour, which feeds the noise of the shock. In a gas at
     rest it is one, and keeps the pressures of neighbours together. Velocity: 2 m - m^2 of the Mach number m, one above
-    the speed of sound. The largest component stands for the speed, which has a derivative at rest. A jump of pressure
-    counts as the Mach number that it sets a gas at rest to, and for the jump of velocity beside it as more: shocks and
-    sound are damped as by HLLC, and what is left out is that of a flow whose pressure hardly varies.
+    the speed of sound, or of the jump of pressure as a part of `STRONG` gamma p if that is more: sound and shocks are
+    damped as by HLLC, and only a flow whose pressure hardly varies is damped less. The largest component stands for
+    the speed, as it has derivatives at rest.
     """
     quiet = [1 / sound_speed(w, gamma) for w in (left, right)]
-    mean = 0.5 * gamma * (left.pressure + right.pressure)
-    jump = jnp.abs(right.pressure - left.pressure) / mean
+    jump = jnp.abs(right.pressure - left.pressure) / ((0.5 * STRONG) * gamma * (left.pressure + right.pressure))
 
     def mach(speeds: list[Array]) -> Array:
         return jnp.maximum(*(u * slowness for u, slowness in zip(speeds, quiet, strict=True)))
 
-    through = jnp.maximum(mach([jnp.abs(w.velocity[axis]) for w in (left, right)]), jump)
-    speed = jnp.maximum(mach([_largest(w.velocity) for w in (left, right)]), jump * (1 / STRONG))
-    streams, passes = (jnp.minimum(m * (1 / SLOW), 1) for m in (speed, through))
-    speed = jnp.minimum(speed, 1)
-    return 1 - streams * (1 - passes) ** 2, speed * (2 - speed)
+    through, total = mach([jnp.abs(w.velocity[axis]) for w in (left, right)]), mach([_largest(left), _largest(right)])
+    passes, streams = (jnp.minimum(m * (1 / SLOW), 1) for m in (through, total))
+    part = jnp.minimum(jnp.maximum(total, jump), 1)
+    return 1 - streams * (1 - passes) ** 2, part * (2 - part)
 
 
-def _largest(components: tuple[Array, ...]) -> Array:
-    """The largest absolute value of components."""
-    return functools.reduce(jnp.maximum, map(jnp.abs, components))
+def _largest(w: Primitive) -> Array:
+    """The largest absolute value of the velocity's components."""
+    return functools.reduce(jnp.maximum, map(jnp.abs, w.velocity))
 
 
 def _around_contact(
