@@ -193,21 +193,18 @@ def _weights(left: Primitive, right: Primitive, axis: int, gamma: Array) -> tupl
     damped as by HLLC, and only a flow whose pressure hardly varies is damped less. The largest component stands for
     the speed, as it has derivatives at rest.
     """
-    quiet = [1 / sound_speed(w, gamma) for w in (left, right)]
+    slowness = [1 / sound_speed(w, gamma) for w in (left, right)]
     jump = jnp.abs(right.pressure - left.pressure) / ((0.5 * STRONG) * gamma * (left.pressure + right.pressure))
 
-    def mach(speeds: list[Array]) -> Array:
-        return jnp.maximum(*(u * slowness for u, slowness in zip(speeds, quiet, strict=True)))
+    def mach(component: int) -> Array:
+        return jnp.maximum(*(jnp.abs(w.velocity[component]) * s for w, s in zip((left, right), slowness, strict=True)))
 
-    through, total = mach([jnp.abs(w.velocity[axis]) for w in (left, right)]), mach([_largest(left), _largest(right)])
-    passes, streams = (jnp.minimum(m * (1 / SLOW), 1) for m in (through, total))
-    part = jnp.minimum(jnp.maximum(total, jump), 1)
+    through = mach(axis)
+    others = [mach(k) for k in range(len(left.velocity)) if k != axis]
+    along = functools.reduce(jnp.maximum, others, jnp.zeros_like(through))
+    passes, streams = (jnp.minimum(m * (1 / SLOW), 1) for m in (through, along))
+    part = jnp.minimum(jnp.maximum(jnp.maximum(through, along), jump), 1)
     return 1 - streams * (1 - passes) ** 2, part * (2 - part)
-
-
-def _largest(w: Primitive) -> Array:
-    """The largest absolute value of the velocity's components."""
-    return functools.reduce(jnp.maximum, map(jnp.abs, w.velocity))
 
 
 def _around_contact(
