@@ -3,7 +3,8 @@
 Shock tubes by every scheme at 200 and 400 cells; a sound wave and the isentropic vortex by `ssprk3` and `rk4` at
 several Courant numbers, with the number of evaluations of the tendency; shocks by the same two, and how many of a
 thousand random Riemann problems they lose. By every flux: what becomes of noise at shocks along the grid, and of the
-energy of Gresho's vortex at several Mach numbers (at the lowest 28 000 steps each, minutes). A run is lost that ends in what is not a number or not positive.
+energy of Gresho's vortex at several Mach numbers (tens of minutes, of which most go into the lowest). A run is lost
+that ends in what is not a number or not positive.
 `docs/gas.md` holds what it prints.
 """
 

@@ -17,7 +17,7 @@ SLOW = 0.1
 """Mach number of the velocity through a face below which `hllc_all_speed` takes the gas to stream along it."""
 
 STRONG = 0.05
-"""Jump of pressure, as a part of gamma p, at which `hllc_all_speed` takes the jump of velocity in full."""
+"""Jump of pressure as a part of gamma p, or of velocity as one of c, at which `hllc_all_speed` damps the latter fully."""
 
 
 class Primitive(NamedTuple):
@@ -189,12 +189,14 @@ def _weights(left: Primitive, right: Primitive, axis: int, gamma: Array) -> tupl
     Pressure: less than one where the gas streams along the face but hardly through it, as beside a shock that runs
     along the grid: there each row of cells would fill its neighbour, which feeds the noise of the shock. In a gas at
     rest it is one, and keeps the pressures of neighbours together. Velocity: 2 m - m^2 of the Mach number m, one above
-    the speed of sound, or of the jump of pressure as a part of `STRONG` gamma p if that is more: sound and shocks are
-    damped as by HLLC, and only a flow whose pressure hardly varies is damped less. The largest component stands for
-    the speed, as it has derivatives at rest.
+    the speed of sound, or of either jump in units of `STRONG` if that is more: sound and shocks are damped as by HLLC,
+    and only a flow that hardly varies from cell to cell is damped less. The largest component stands for the speed, as
+    it has derivatives at rest.
     """
     slowness = [1 / sound_speed(w, gamma) for w in (left, right)]
-    jump = jnp.abs(right.pressure - left.pressure) / ((0.5 * STRONG) * gamma * (left.pressure + right.pressure))
+    leap = jnp.abs(right.velocity[axis] - left.velocity[axis]) * jnp.maximum(*slowness)
+    rise = jnp.abs(right.pressure - left.pressure) / (0.5 * gamma * (left.pressure + right.pressure))
+    jump = jnp.maximum(leap, rise) * (1 / STRONG)
 
     def mach(component: int) -> Array:
         return jnp.maximum(*(jnp.abs(w.velocity[component]) * s for w, s in zip((left, right), slowness, strict=True)))
