@@ -17,7 +17,7 @@ SLOW = 0.1
 """Mach number of the velocity through a face below which `hllc_all_speed` takes the gas to stream along it."""
 
 STRONG = 0.05
-"""Jump of pressure as a part of gamma p, or of velocity as one of c, at which `hllc_all_speed` damps the latter fully."""
+"""Jump of pressure as a part of gamma p, or of velocity as one of c, from which `hllc_all_speed` damps it as HLLC."""
 
 
 class Primitive(NamedTuple):
