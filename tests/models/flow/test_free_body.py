@@ -84,9 +84,10 @@ def test_fluid_and_body_keep_their_momentum_whatever_the_density():
         # The virtual mass is 1 to 1.6 of that in the place of the ellipse here, and friction slows.
         gained = motion[3, 1] / (4 * dt * (density - 1) * weight[1]) if density != 1 else 0.5
         assert 0.8 / (density + 1.7) < gained < 1 / (density + 0.8) or density == 1
-        # Without oscillations from step to step: the acceleration changes by little.
-        change = np.abs(np.diff(motion[:, 1], 2)).max()
-        assert change <= 0.25 * np.abs(np.diff(motion[:, 1])).max()
+        # Without oscillations from step to step, from the first on: accelerations change by 8 % at most, and by 30 % if
+        # a body has neither mass nor virtual mass.
+        steps = np.diff(motion[:, 1], prepend=0.0)
+        assert np.abs(np.diff(steps)).max() <= 0.15 * np.abs(steps).max()
 
 
 def test_the_virtual_mass_does_not_jump_where_the_surface_passes_faces():
