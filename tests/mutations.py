@@ -1019,6 +1019,13 @@ MUTATIONS = [
         "tests/models/flow/test_free_body.py::test_torque_about_another_point_is_that_of_the_force",
     ),
     Mutation(
+        "the kink at a given state of a gas counts as a curvature",
+        "ops/gas.py",
+        "return jnp.where(uniform, 0, curvature)",
+        "return curvature",
+        "tests/models/test_order_at_sides.py::test_a_stream_of_gas_brings_the_density_that_it_is_given",
+    ),
+    Mutation(
         "a free body has no virtual mass",
         "models/flow/bodies/free_body.py",
         "return VIRTUAL_SHARE * (",
