@@ -125,7 +125,6 @@ class Simulation:
 
     def _repr_html_(self) -> str:
         config, time = self.config, self.config.time
-        particles = config.schema.of_particles
         if time.tolerance is not None:
             step = f"errors of steps below {time.tolerance:g}"
         else:
@@ -135,8 +134,7 @@ class Simulation:
             for name, count in dataclasses.asdict(config.mesh).items()
             if name in ("x", "y", "z", "ensemble") and count > 1
         }
-        fields = None if particles else config.grid_of_fields()
-        grid = None if fields is None else grid_of(fields)
+        grid = None if config.grid is None else grid_of(config.grid_of_fields())
         rows = [
             ("model", config.model),
             ("cells" if grid else "dimensions", " × ".join(map(str, grid.shape)) if grid else config.ndim),

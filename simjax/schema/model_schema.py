@@ -170,7 +170,7 @@ class ModelSchema:
     }
 
     def refusal(self, what: str) -> str | None:
-        """What is expected instead of a key or a feature that no model of the family takes; None where it is taken."""
+        """Tell what is expected instead of a key or a feature that the family does not take; None where it does."""
         expected = self.REFUSED.get(what)
         return None if expected is None else expected.format(model=self.name)
 
@@ -270,7 +270,7 @@ class ModelSchema:
         return self.written(ndim, counts)
 
     def source_of(self, config: Any, section: str, name: str) -> Any:
-        """What a `Config` gives a field of `initial` or `coefficients` by; None where it is not given."""
+        """The formulas or the file of a field of `initial` or `coefficients`; None where it is not given."""
         return getattr(config, section).get(name)
 
     def array_paths(self, config: Any) -> list[str]:

@@ -16,7 +16,6 @@ from typing import Any, TextIO
 import numpy as np
 
 from simjax.config.folders import GROUPS_NAME, clear_run_folder, resume_differences
-from simjax.driver.loop.first_fault import failing_steps
 from simjax.driver.loop.judged_triggers import said_of_times, stop_times
 from simjax.driver.loop.single_run import SingleRun
 from simjax.driver.loop.time_limits import is_signal, no_step
@@ -25,12 +24,11 @@ from simjax.driver.output.frame_files import file_attributes, open_writer
 from simjax.driver.output.instrument_output import InstrumentOutput
 from simjax.driver.output.member_statistics import NEVER
 from simjax.driver.output.provenance import COMPLETED, Part, Run, new_run
-from simjax.driver.output.run_scene import scene_of
 from simjax.driver.programs.compile_cache import compilations
 from simjax.driver.programs.programs_of_instruments import CompiledInstruments
-from simjax.driver.programs.programs_of_run import CompiledFieldRun, CompiledRun, compiled_run
+from simjax.driver.programs.programs_of_run import CompiledRun, compiled_run
 from simjax.driver.result import Result
-from simjax.driver.start.build import check_sides, plan_frames
+from simjax.driver.start.build import plan_frames
 from simjax.driver.start.environment import StopSignals
 from simjax.errors import CheckpointError, ConfigurationError, NumericalError, ResourceError, Stopped
 from simjax.io.checkpoint import list_checkpoints
@@ -180,8 +178,7 @@ class GroupedRun:
 
     def prepare(self) -> None:
         """Everything that can be refused before a file is written, for the members of all groups."""
-        if isinstance(self.programs, CompiledFieldRun):
-            check_sides(self.config, self.programs.domain)
+        self.programs.refuse_sides(self.config)
         limits = []
         for group in self.groups:
             run = self._run_of(group, None)
@@ -336,7 +333,7 @@ class GroupedRun:
         step = f", with the time step halved {group.halvings} time" if group.halvings else ""
         self.tell(f"group {group.name}: {group.own} members{step}, {len(lost)} of them failed")
         schedule = run.plan.schedule_of(min((done.frames[row] for row, _ in lost), default=0))
-        steps = failing_steps(run.programs, run.state, run.clock, schedule, run.pace.longest_call, dict(lost))
+        steps = run.programs.failing_steps(run.state, run.clock, schedule, run.pace.longest_call, dict(lost))
         for row, status in lost:
             where = f"at step {steps[row]}, " if row in steps else ""
             self.tell(
@@ -434,7 +431,7 @@ class GroupedRun:
         outcome = f"{COMPLETED}, with {lost} of {len(statuses)} members frozen on the way" if lost else COMPLETED
         outcome = stopped or outcome
         draws = self.config.output.report or self.config.output.animation
-        scene, failed = scene_of(programs) if draws else NOWHERE, ()
+        scene, failed = programs.scene() if draws else NOWHERE, ()
         with self._alone() as first:
             if first:
                 failed = write_reports(

@@ -56,8 +56,8 @@ ROUNDINGS = 30
 """So many in a step, one on another: those of transforms and of what their sum is taken from."""
 
 
-class CompiledFieldRun(CompiledRun):
-    """Compiled programs of a run of fields.
+class CompiledFields(CompiledRun):
+    """Compiled programs of fields.
 
     fields: those that come from files. outputs: what is written, of every member. observed: what `observe` returns:
     these, or all variables where statistics over members alone are written.
@@ -66,11 +66,9 @@ class CompiledFieldRun(CompiledRun):
     seconds = (1e-8, 1e-10)
     smaller = "a coarser grid.shape"
     content, units = "fields", ("cells", "cells/s")
-    moving = False
-    """True where cells follow the numbers that a stretching is made of, which then have derivatives."""
 
-    def __init__(self, config: Config, given: Sequence[str] = (), absent: Sequence = ()):
-        super().__init__(config, given, absent)
+    def __init__(self, config: Config, given: Sequence[str] = (), absent: Sequence = (), start: Any = None):
+        super().__init__(config, given, absent, start)
         self.grid = grid_of(config.grid_of_fields())
         self.size = self.grid.cells
         self.domain = decompose(self.grid, self.mesh, overlap=config.mesh.overlap, implementation=config.implementation)
