@@ -13,7 +13,8 @@ from simjax.config.read_stretched_grid import grid_of
 from simjax.core.model import Model
 from simjax.driver.differentiable import RunFunction
 from simjax.driver.functional import FunctionalParts, functional_parts
-from simjax.driver.loop.groups import GroupedRun, first_programs
+from simjax.driver.loop.grouping import first_programs
+from simjax.driver.loop.groups import GroupedRun
 from simjax.driver.loop.single_run import SingleRun
 from simjax.driver.loop.time_limits import require_time
 from simjax.driver.output.frame_files import require_space

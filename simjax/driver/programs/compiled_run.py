@@ -140,6 +140,32 @@ class CompiledRun(MeasuredRun):
     def variable_spec(self) -> PartitionSpec:
         """The partition of each of the `variables`."""
 
+    @abc.abstractmethod
+    def structure(self) -> Hashable:
+        """The key of `begin` and `build`: programs of equal keys serve each other's numbers and arrays."""
+
+    @abc.abstractmethod
+    def assemble(self, fields: Mapping[str, Array], ranges: Ranges) -> dict[str, np.ndarray]:
+        """Arrange the arrays that `observe` returned as variables of a file, without a time axis."""
+
+    @property
+    @abc.abstractmethod
+    def cut_shape(self) -> tuple[tuple[int, ...], PartitionSpec]:
+        """Shape of what is cut over devices and written, members first, and how it is cut."""
+
+    @abc.abstractmethod
+    def ranges_of(self, bounds: Sequence[tuple[int, int]], share: int, shares: int) -> Ranges:
+        """The ranges that are written of the block of `cut_shape` within `bounds`, by the process number `share` of
+        the `shares` that hold it."""
+
+    @abc.abstractmethod
+    def starter(self) -> Callable:
+        """Compiled `(values, files, members) -> (state, ...)`, the state before the first step of each member."""
+
+    @abc.abstractmethod
+    def choose_variables(self) -> None:
+        """Take the variables that the section `output` asks for, of which `observe` returns the values."""
+
     # ------------------------------------------------------------------ what is said and written of it
 
     @abc.abstractmethod
@@ -218,32 +244,6 @@ class CompiledRun(MeasuredRun):
         bare._advance, bare.instrument_programs = {}, {}
         return bare
 
-    @abc.abstractmethod
-    def structure(self) -> Hashable:
-        """The key of `begin` and `build`: programs of equal keys serve each other's numbers and arrays."""
-
-    @abc.abstractmethod
-    def assemble(self, fields: Mapping[str, Array], ranges: Ranges) -> dict[str, np.ndarray]:
-        """Arrange the arrays that `observe` returned as variables of a file, without a time axis."""
-
-    @property
-    @abc.abstractmethod
-    def cut_shape(self) -> tuple[tuple[int, ...], PartitionSpec]:
-        """Shape of what is cut over devices and written, members first, and how it is cut."""
-
-    @abc.abstractmethod
-    def ranges_of(self, bounds: Sequence[tuple[int, int]], share: int, shares: int) -> Ranges:
-        """The ranges that are written of the block of `cut_shape` within `bounds`, by the process number `share` of
-        the `shares` that hold it."""
-
-    @abc.abstractmethod
-    def starter(self) -> Callable:
-        """Compiled `(values, files, members) -> (state, ...)`, the state before the first step of each member."""
-
-    @abc.abstractmethod
-    def choose_variables(self) -> None:
-        """Take the variables that the section `output` asks for, of which `observe` returns the values."""
-
     def of_members(self, config: Config) -> Self:
         """The same programs for the members of `config`, which differs from their own in the members alone."""
         self.observe()  # compiled once for all
@@ -265,10 +265,7 @@ class CompiledRun(MeasuredRun):
         everything.choose_variables()
         return everything
 
-    @property
-    def steps_together(self) -> int:
-        """Steps that stay in one call wherever a run is cut, so that it goes on bit for bit."""
-        return max(1, self.steps_per_exchange)
+    # ------------------------------------------------------------------ room that may be missing
 
     def missing_room(self, status: np.ndarray) -> int:
         """Bits of the members' statuses that more room would clear."""
@@ -290,13 +287,12 @@ class CompiledRun(MeasuredRun):
         """
         raise AssertionError("Programs that never miss room are never asked to regrow.")
 
-    def used_parameters(self, schedule: Schedule) -> dict[str, np.ndarray]:
-        """Named numbers that the run depends on: those of its programs, those that vary, the user's own."""
-        used = self._kept_fact(lambda: sorted(names_in_programs(self, schedule)), "used names", schedule)
-        used = {*used, *self.config.parameters, *(variation.value_name for variation in self.config.ensemble.vary)}
-        return {name: value for name, value in self.parameters.items() if name in used}
+    # ------------------------------------------------------------------ steps
 
-    # ------------------------------------------------------------------ programs
+    @property
+    def steps_together(self) -> int:
+        """Steps that stay in one call wherever a run is cut, so that it goes on bit for bit."""
+        return max(1, self.steps_per_exchange)
 
     def _zero_clock(self) -> Clock:
         # Of numbers on the host: each kind of zero would be a program of its own.
@@ -391,6 +387,12 @@ class CompiledRun(MeasuredRun):
         until = jax.ShapeDtypeStruct((), jnp.int32)
         program: Any = self.advance_by(schedule, 1, 0)
         return program.trace(self.values, self.files, *self.template(self.room()), until).jaxpr.jaxpr
+
+    def used_parameters(self, schedule: Schedule) -> dict[str, np.ndarray]:
+        """Named numbers that the run depends on: those of its programs, those that vary, the user's own."""
+        used = self._kept_fact(lambda: sorted(names_in_programs(self, schedule)), "used names", schedule)
+        used = {*used, *self.config.parameters, *(variation.value_name for variation in self.config.ensemble.vary)}
+        return {name: value for name, value in self.parameters.items() if name in used}
 
     def single_step(self, schedule: Schedule) -> Callable:
         """Compiled as `advance`, one step, of which the state is kept whatever it holds."""
