@@ -53,7 +53,7 @@ class WrittenFields:
     def arranged(
         self, fields: Mapping[str, Array], ranges: Ranges, ahead: Sequence[tuple[str, int]]
     ) -> dict[str, np.ndarray]:
-        """What `of_block` gave, of all devices, as variables of a file within `ranges`.
+        """Variables of a file within `ranges`, from the arrays that `of_block` gave on all devices.
 
         ahead: names and sizes of the axes before those of space.
         """
