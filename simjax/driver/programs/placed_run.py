@@ -18,6 +18,7 @@ from simjax.driver.start.build import named_values
 from simjax.grid import AXES
 from simjax.parallel import ENSEMBLE, distribute, make_mesh, place, prepend_axis, shardings
 from simjax.schema.config import Config
+from simjax.schema.ensemble import sample_members
 
 
 class PlacedRun(abc.ABC):
@@ -47,6 +48,12 @@ class PlacedRun(abc.ABC):
     def local_members(self) -> int:
         """Members on each device."""
         return (self.members or 1) // self.config.mesh.ensemble
+
+    def member_named(self, member: int) -> str:
+        """A member by its number and by what varies, such as `member 3 (physics.viscosity=0.1)`."""
+        varied = {path: numbers[member] for path, numbers in sample_members(self.config).items()}
+        values = ", ".join(f"{path}={number:.6g}" for path, number in varied.items())
+        return f"member {self.config.ensemble.members[member]}" + (f" ({values})" if values else "")
 
     # ------------------------------------------------------------------ arrays
 
