@@ -1105,7 +1105,7 @@ MUTATIONS = [
     ),
     Mutation(
         "the initial state of a run has no place",
-        "driver/programs/compiled_run.py",
+        "driver/programs/placed_run.py",
         "return self._place(state, self.state_specs)",
         "return state",
         "tests/driver/test_compilations.py",
@@ -1262,7 +1262,7 @@ MUTATIONS = [
     ),
     Mutation(
         "a second attempt has the step of the first",
-        "driver/loop/groups.py",
+        "driver/loop/grouping.py",
         "part = 2.0**-group.halvings",
         "part = 1.0",
         "tests/driver/test_groups.py::test_a_second_attempt_has_half_the_step",
