@@ -234,8 +234,7 @@ class Solid(eqx.Module):
         layout: of the pressure. approximate: `(operator, layout)` -> what is near the inverse of the operator.
         """
         ndim, beside, block = domain.grid.ndim, mirrored(layout), domain.block_shape
-        distances = self._distances(domain, layout, t, dtype)
-        _, bent, below, here = distances
+        _, bent, below, here = distances = self._distances(domain, layout, t, dtype)
         # Where pressure moves the flow at all: not on walls, where its normal velocity is given.
         inner = [k > 0 for k in elliptic(domain, layout, [jnp.ones((), dtype)] * ndim).conductances]
         area, profile, seeping, ghosts = [], [], [], []
