@@ -1049,7 +1049,7 @@ MUTATIONS = [
     Mutation(
         "profiles count the whole depth of faces in bodies",
         "models/flow/bodies/solids.py",
-        "(mean - beta * ghost_depth(depth))",
+        "(mean - beta * behind)",
         "(mean - beta * own)",
         "tests/models/flow/test_solids.py::"
         "test_what_flows_beside_a_moving_body_does_not_jump_where_the_surface_passes_faces",

@@ -20,6 +20,7 @@ from simjax.driver.programs.constant_parts import ConstantParts, form_parts, par
 from simjax.driver.programs.written_fields import WrittenFields
 from simjax.driver.shared_programs import share
 from simjax.driver.start.build import (
+    FIRST_PARTS,
     PARTS,
     build_model,
     check_sides,
@@ -234,10 +235,12 @@ class CompiledFields(CompiledRun):
         return share(key, make)(self.host_values(), self.fields)
 
     def prepared(self, values, fields):
-        parts = form_parts(self._taken, self._domain_of(values), values, fields)
-        return fields if parts is None else {**fields, PARTS: parts}
+        parts, first = form_parts(self._taken, self._domain_of(values), values, fields)
+        found = {} if parts is None else {PARTS: parts}
+        return {**fields, **found, **({} if first is None else {FIRST_PARTS: first})}
 
     def begin(self, values, fields, steps_per_exchange=0):
+        fields = {**fields, PARTS: fields.get(FIRST_PARTS, fields.get(PARTS))}
         model, params = self.build(values, fields, steps_per_exchange)
         return self._begun(self._taken, model, params, values, 0, fields), jnp.asarray(OK, jnp.int32)
 
