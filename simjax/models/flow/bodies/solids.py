@@ -51,6 +51,7 @@ from simjax.ops.difference import shift
 from simjax.ops.spacing import Spacing
 from simjax.solvers.elliptic import Elliptic, cut, elliptic
 from simjax.solvers.multigrid import Approximate, solve_elliptic
+from simjax.stencil.formulation import stores_values
 from simjax.stencil.materialise import held_if_stored
 
 Distances = tuple[Array, Bends, Sequence[Spacing], Sequence[Array]]
@@ -302,7 +303,9 @@ class Solid(eqx.Module):
         below = weights_below(domain, layout, 3, dtype)
         near, bent = held_if_stored((peeled(distance, range(ndim)), bends(distance, below)))
         here = held_if_stored([at_faces(bent, axis, below) for axis in range(ndim)])
-        return near, jax.tree.map(lambda one: peeled(one, range(ndim)), bent), below, here
+        # Elsewhere slices of wider arrays would be written and read once more.
+        near_bent = jax.tree.map(lambda one: peeled(one, range(ndim)), bent) if stores_values() else bends(near, below)
+        return near, near_bent, below, here
 
     def faces(self, domain: Domain, layout: FieldLayout, t, dtype) -> Faces:
         """The geometry at faces at time `t`; `layout` is that of the pressure."""
