@@ -1021,8 +1021,8 @@ MUTATIONS = [
     Mutation(
         "the kink at a given state of a gas counts as a curvature",
         "ops/gas.py",
-        "return jnp.where(uniform, 0, curvature)",
-        "return curvature",
+        "(~(uniform[0] | uniform[1]))",
+        "(~(uniform[0] & ~uniform[0]))",
         "tests/models/test_order_at_sides.py::test_a_stream_of_gas_brings_the_density_that_it_is_given",
     ),
     Mutation(

@@ -315,21 +315,23 @@ def _interpolate(
 def _curvature(fluxes: list[Conserved], axis: int, rises: Sequence[Array] | None) -> Conserved:
     """-h^2/24 f'' + 7 h^4/5760 f'''' at the face from six point values, without the hydrostatic pressure.
 
-    Where three cells on one side are the same to the last bit, as beyond a side with a given state, there is none: the
-    six have a kink there, which would count as a curvature of 1 / h.
+    Without gravity there is none where three cells on one side are the same to the last bit, as beyond a side with a
+    given state: the six have a kink there, which would count as a curvature of 1 / h.
     """
 
     def combine(a, b, c, d, e, f):
-        curvature = (59 / 1920) * (c + d) - (137 / 3840) * (b + e) + (19 / 3840) * (a + f)
-        uniform = ((a == b) & (b == c)) | ((d == e) & (e == f))
-        return jnp.where(uniform, 0, curvature)
+        return (59 / 1920) * (c + d) - (137 / 3840) * (b + e) + (19 / 3840) * (a + f)
 
-    if rises is not None:
-        fluxes = [
-            flux._replace(momentum=tuple(m - h if k == axis else m for k, m in enumerate(flux.momentum)))
-            for flux, h in zip(fluxes, _hydrostatic(rises), strict=True)
-        ]
-    return jax.tree.map(combine, *fluxes)
+    result = jax.tree.map(combine, *fluxes)
+    if rises is None:
+        # Momentum stands for all: in a gas at rest the other fluxes vanish, whatever its pressure.
+        pushes = [flux.momentum[axis] for flux in fluxes]
+        uniform = [(a == b) & (b == c) for a, b, c in (pushes[:3], pushes[3:])]
+        curved = (~(uniform[0] | uniform[1])).astype(pushes[0].dtype)
+        return jax.tree.map(lambda one: one * curved, result)
+    # In an atmosphere at rest cells are alike but for rounding.
+    change = combine(*_hydrostatic(rises))
+    return result._replace(momentum=tuple(m - change if k == axis else m for k, m in enumerate(result.momentum)))
 
 
 def hydrostatic_rises(

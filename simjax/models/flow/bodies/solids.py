@@ -55,7 +55,6 @@ from simjax.stencil.formulation import stores_values
 from simjax.stencil.materialise import held_if_stored
 
 Distances = tuple[Array, Bends, Sequence[Spacing], Sequence[Array]]
-
 MOST_ITERATIONS = 400
 """Most iterations of conjugate gradients for the pressure. With the direct solve without bodies, a plate three cells
 thick took 140 in double precision."""
@@ -296,16 +295,15 @@ class Solid(eqx.Module):
         return dataclasses.replace(still, blocked=still.blocked_by(domain, layout, v, t), solid=part)
 
     def _distances(self, domain: Domain, layout: FieldLayout, t, dtype) -> Distances:
-        """The distance at centres with two cells more all around and its curvature with one more, `weights_below`, and
-        the distance on the n + 1 faces of each axis with one more all around."""
+        """Distances at centres, two cells more around; their curvature, one more; `weights_below`; those on faces."""
         ndim = domain.grid.ndim
         distance = domain.pad(on_block(self.distance, domain, (CENTER,) * ndim, t, dtype), mirrored(layout), 3)
         below = weights_below(domain, layout, 3, dtype)
         near, bent = held_if_stored((peeled(distance, range(ndim)), bends(distance, below)))
         here = held_if_stored([at_faces(bent, axis, below) for axis in range(ndim)])
-        # Elsewhere slices of wider arrays would be written and read once more.
-        near_bent = jax.tree.map(lambda one: peeled(one, range(ndim)), bent) if stores_values() else bends(near, below)
-        return near, near_bent, below, here
+        if not stores_values():  # slices of wider arrays would be written and read once more
+            return near, bends(near, below), below, here
+        return near, jax.tree.map(lambda one: peeled(one, range(ndim)), bent), below, here
 
     def faces(self, domain: Domain, layout: FieldLayout, t, dtype) -> Faces:
         """The geometry at faces at time `t`; `layout` is that of the pressure."""
