@@ -19,7 +19,7 @@ ROUNDINGS = 10
 SPREADS = 6
 """Standard deviations of a sum of random roundings that are no accident."""
 LEAST = 1e-300
-"""What a size is divided by where it is zero."""
+"""Divisor in the place of a size that is zero."""
 CheckKind = TypeVar("CheckKind", Conserved, Falling, PairMomentum, SmallDrift)
 
 

@@ -25,7 +25,7 @@ class MeasuredRun(PlacedRun):
     smaller: str
     """Advice that makes a member's state smaller."""
     regrows = False
-    """Whether a run can need more room than it was given; its calls keep the state that goes in."""
+    """True where a run may need more room than it was given; its calls then keep the state that goes in."""
 
     domain: Domain
     size: int
