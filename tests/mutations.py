@@ -1019,6 +1019,13 @@ MUTATIONS = [
         "tests/models/flow/test_free_body.py::test_torque_about_another_point_is_that_of_the_force",
     ),
     Mutation(
+        "a uniform stream has no curvature of what it carries",
+        "ops/gas.py",
+        "functools.reduce(jnp.logical_and, jax.tree.leaves(same))",
+        "same.density",
+        "tests/models/gas/test_compressible.py::test_what_a_uniform_stream_carries_alone_is_of_fifth_order",
+    ),
+    Mutation(
         "the kink at a given state of a gas counts as a curvature",
         "ops/gas.py",
         "(~(uniform[0] | uniform[1]))",

@@ -1,5 +1,6 @@
 """Tendency of a perfect gas along one axis: face values, numerical fluxes and what keeps them positive."""
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -324,14 +325,18 @@ def _curvature(fluxes: list[Conserved], axis: int, rises: Sequence[Array] | None
 
     result = jax.tree.map(combine, *fluxes)
     if rises is None:
-        # Momentum stands for all: in a gas at rest the other fluxes vanish, whatever its pressure.
-        pushes = [flux.momentum[axis] for flux in fluxes]
-        uniform = [(a == b) & (b == c) for a, b, c in (pushes[:3], pushes[3:])]
-        curved = (~(uniform[0] | uniform[1])).astype(pushes[0].dtype)
+        uniform = [_all_alike(three) for three in (fluxes[:3], fluxes[3:])]
+        curved = (~(uniform[0] | uniform[1])).astype(result.density.dtype)
         return jax.tree.map(lambda one: one * curved, result)
     # In an atmosphere at rest cells are alike but for rounding.
     change = combine(*_hydrostatic(rises))
     return result._replace(momentum=tuple(m - change if k == axis else m for k, m in enumerate(result.momentum)))
+
+
+def _all_alike(fluxes: list[Conserved]) -> Array:
+    """True where all fluxes of three cells are the same to the last bit."""
+    same = jax.tree.map(lambda a, b, c: (a == b) & (b == c), *fluxes)
+    return functools.reduce(jnp.logical_and, jax.tree.leaves(same))
 
 
 def hydrostatic_rises(
