@@ -18,7 +18,7 @@ import numpy as np
 
 import simjax as sj
 from benchmarks.measure import environment, rounded, summary, time_alternately
-from simjax.driver.loop.groups import groups_of, of_group
+from simjax.driver.loop.grouping import groups_of, of_group
 from simjax.driver.programs.programs_of_run import compiled_run
 from simjax.stepping.simulate import Schedule
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import importlib.util
 import os
 import sys
 from collections.abc import Callable, Collection, Sequence
@@ -32,6 +34,7 @@ class CommandParser(argparse.ArgumentParser):
 
 def exit_code_of(command: Callable[[], int]) -> int:
     """Run a command and return its exit code; a user's mistake is one sentence on stderr."""
+    silence_kept_programs()
     try:
         code = command()
         sys.stdout.flush()  # now, while a reader that has gone is no error; at the end of the interpreter it is one
@@ -47,6 +50,20 @@ def exit_code_of(command: Callable[[], int]) -> int:
     except BrokenPipeError:  # the reader of stdout has gone, as in `... --help | head -3`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def silence_kept_programs() -> None:
+    """Keep XLA from calling each kept program of a CPU unfit for it, as jax before 0.12 does (jax#38445).
+
+    The feature that it misses is a preference of LLVM. The variable hides other errors of XLA too, so it stays as it is
+    where a package for accelerators is installed; jax reads it when it is imported.
+    """
+    from importlib.metadata import PackageNotFoundError, version
+
+    with contextlib.suppress(PackageNotFoundError):
+        told_wrongly = tuple(map(int, version("jax").split(".")[:2])) < (0, 12)
+        if told_wrongly and "jax" not in sys.modules and importlib.util.find_spec("jax_plugins") is None:
+            os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
 def configured(overrides: Sequence[str], config_dir: str | None, usage: str) -> Config:

@@ -48,7 +48,7 @@ class FieldRun(ShortRun):
 
     def __init__(self, config: Config, steps: int):
         self.config, self.notes = self._shortened(config, steps)
-        self.blocks = blocks_of_grid(config)
+        self.blocks = self.blocks_of(config)
         kept = {f"coefficients.{name}" for name in functions_of(self.config)}
         paths = [f"{section}.{name}" for section in SECTIONS for name in getattr(self.config, section)]
         self._given = [path for path in paths if path not in kept]
@@ -69,6 +69,14 @@ class FieldRun(ShortRun):
         for path in self._given:
             section, name = path.split(".", 1)
             self.start[path] = _moved_off(path, fields[section][name], self._sizes.get(path))
+
+    @staticmethod
+    def blocks_of(config):
+        return blocks_of_grid(config)
+
+    @staticmethod
+    def size_in_words(rollout):
+        return f"on a grid of {' x '.join(map(str, rollout.config.grid_of_fields().shape))}"
 
     def _shortened(self, config: Config, steps: int) -> tuple[Config, list[str]]:
         """Shorten the configuration to two frames with `steps` steps of one length; return notes on it too."""

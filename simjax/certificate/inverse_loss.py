@@ -13,8 +13,8 @@ from jax import Array
 
 from simjax.certificate.certificate import REFERENCE, Objective
 from simjax.certificate.directions import Unknowns
-from simjax.certificate.meshes import BLOCKS, blocks_of_grid, meshes_to_compare
-from simjax.certificate.run_objective import PLANS
+from simjax.certificate.meshes import meshes_to_compare
+from simjax.certificate.run_objective import PLANS, short_run_class
 from simjax.inverse.estimate import confounded_numbers
 from simjax.inverse.methods.gradient_descent import scattered
 from simjax.inverse.problem import InverseProblem
@@ -46,12 +46,10 @@ def inverse_objective(posed: InverseProblem | Config, *, devices: int | None = N
     def function(mesh: Mapping[str, int], plan: Checkpoint) -> Callable[[Unknowns], Array]:
         return on(tuple(mesh.items()), plan)
 
-    of_particles = plain.schema.of_particles
-    blocks = [BLOCKS] * plain.ndim if of_particles else blocks_of_grid(plain)
+    short = short_run_class(plain)
+    blocks = short.blocks_of(plain)
     meshes, untested, said = meshes_to_compare(plain, start, function, devices, blocks=blocks)
-    what = f"of {whole.rollout.programs.size} particles"
-    if not of_particles:
-        what = f"on a grid of {' x '.join(map(str, config.grid_of_fields().shape))}"
+    what = short.size_in_words(whole.rollout)
     doubts = confounded_numbers(whole, whole.placed(jax.tree.map(jnp.asarray, start)))
     notes = (f"the loss of the inverse problem beside its guess, {what} in float64", *said, *doubts)
     return Objective(start, function, meshes, PLANS, notes=notes, untested=untested)

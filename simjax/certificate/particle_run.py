@@ -41,7 +41,7 @@ class ParticleRun(ShortRun):
     def __init__(self, config: Config, steps: int):
         fewer = family_of(config).fewer(MOST)
         self.config, self.notes = self._shortened(fewer, steps)
-        self.blocks = [BLOCKS] * config.ndim
+        self.blocks = self.blocks_of(config)
         alone = DifferentiableRun(self.config, sizes={})
         programs = _particles(alone)
         found = self._at_start(alone)
@@ -58,6 +58,14 @@ class ParticleRun(ShortRun):
         free = programs.family.moving(programs.start_of).size
         told += "" if free == programs.size else f", of which the {free} that move"
         self.notes.append(f"{told} start up to {OFFSET:g} of their mean distance off their places")
+
+    @staticmethod
+    def blocks_of(config):
+        return [BLOCKS] * config.ndim
+
+    @staticmethod
+    def size_in_words(rollout):
+        return f"of {rollout.programs.size} particles"
 
     def _shortened(self, config: Config, steps: int) -> tuple[Config, list[str]]:
         """Two frames of `steps` steps, with particles arranged more than once in each; and what was changed."""

@@ -19,10 +19,20 @@ from simjax.driver.differentiable_run import DifferentiableRun
 from simjax.errors import ConfigurationError
 from simjax.parallel import distribute
 from simjax.schema.config import Config
+from simjax.schema.model_schema import FIELDS, PARTICLES
 from simjax.status import OK
 from simjax.stepping.checkpointing.plan import Binomial, Checkpoint
 
 PLANS: tuple[Checkpoint, ...] = ("none", "two_level", Binomial(3))
+
+
+SHORT_RUNS: dict[str, type[ShortRun]] = {FIELDS: FieldRun, PARTICLES: ParticleRun}
+"""The class of short runs of each family of models."""
+
+
+def short_run_class(config: Config) -> type[ShortRun]:
+    """The class of short runs of a configuration."""
+    return SHORT_RUNS[config.schema.family]
 
 
 def run_objective(config: Config, *, steps: int, devices: int | None = None) -> Objective:
@@ -48,7 +58,7 @@ def run_objective(config: Config, *, steps: int, devices: int | None = None) -> 
     """
     if steps < FRAMES or steps % FRAMES:
         raise ConfigurationError(f"steps={steps}: expected an even number of at least {FRAMES}; write --steps 6.")
-    short = (ParticleRun if config.schema.of_particles else FieldRun)(config, steps)
+    short = short_run_class(config)(config, steps)
 
     @functools.cache
     def on(items: tuple[tuple[str, int], ...], plan: Checkpoint) -> Callable[[Unknowns], Array]:

@@ -34,6 +34,20 @@ class ShortRun(abc.ABC):
     blocks: list
     meshes = 1
 
+    @abc.abstractmethod
+    def __init__(self, config: Config, steps: int):
+        """Shorten a configuration to so many steps."""
+
+    @staticmethod
+    @abc.abstractmethod
+    def blocks_of(config: Config) -> list:
+        """Per axis, numbers of blocks into which a configuration can be cut."""
+
+    @staticmethod
+    @abc.abstractmethod
+    def size_in_words(rollout: DifferentiableRun) -> str:
+        """The size of a run in words, as they follow what is said of it."""
+
     def across(self) -> dict[str, Unknowns]:
         """Ways on which shapes move by a cell, by name: see `Objective.across`."""
         return {}

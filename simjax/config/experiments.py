@@ -106,7 +106,7 @@ def _check_unknowns(path: str, config: Config, own: Config, problems: ConfigErro
         if section in ("physics", "parameters", "particles"):
             differs = {unknown.value_name} & changed
         elif section in ("initial", "coefficients"):
-            source, other = _source_of(config, section, name), _source_of(own, section, name)
+            source, other = (one.schema.source_of(one, section, name) for one in (config, own))
             names = {used for formula in source for used in formula.names} if isinstance(source, tuple) else set()
             differs = {name} if source != other else names & changed
         else:
@@ -118,11 +118,6 @@ def _check_unknowns(path: str, config: Config, own: Config, problems: ConfigErro
                 f"{path} changes {unknown.path} by {', '.join(sorted(differs))}, which is sought: expected what is "
                 "sought to be the same in all experiments; leave it out here, or seek a parameter of its own",
             )
-
-
-def _source_of(config: Config, section: str, name: str) -> Any:
-    """Section that gives a field at the start; positions and velocities of particles follow from their section."""
-    return config.particles if config.schema.of_particles else getattr(config, section).get(name)
 
 
 def combined(configs: Sequence[Config], section: Mapping[str, Any]) -> dict[str, Any]:

@@ -34,8 +34,8 @@ def read_fields(
             source = None if field.default is None else (Formula(field.default),) * count
             if source is None:
                 context.problems.say(path, f"{path} is missing: expected a formula or a file")
-        elif isinstance(given, Mapping) and context.schema.of_particles:
-            context.problems.add(path, given, "formulas; particles and their velocities come from a particles.file")
+        elif isinstance(given, Mapping) and (expected := context.schema.refusal("fields from files")):
+            context.problems.add(path, given, expected)
             source = None
         elif field.distance and not (isinstance(given, Mapping) and "variable" in given):
             source = read_shapes(path, given, context)
@@ -45,7 +45,7 @@ def read_fields(
             given = list(given) if isinstance(given, (list, tuple)) else [given]
             source = read_components(path, given, len(given), context, noise=True)
         else:
-            source = read_components(path, given, count, context, noise=not context.schema.of_particles)
+            source = read_components(path, given, count, context, noise=context.schema.noise_at_start)
         if source is not None:
             sources[field.name] = source
     return sources

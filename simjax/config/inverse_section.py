@@ -84,9 +84,9 @@ def read_inverse(keys: Mapping[str, Any], found: Mapping[str, Any], context: Con
         for one in as_observations(f"inverse.observations[{i}]", value, found, context)
     ]
     shooting = own["shooting"]
-    if context.schema.of_particles and shooting is not None and shooting.windows > 1:
-        path = "inverse.shooting.windows"
-        problems.say(path, f"{path} = {shooting.windows}: expected 1 for particles; see inverse.experiments")
+    path = "inverse.shooting.windows"
+    if shooting is not None and shooting.windows > 1 and (refusal := context.schema.refusal(path)):
+        problems.say(path, f"{path} = {shooting.windows}: {refusal}")
     for path, sentence in _misfits(own, found["time"], found["ensemble"]):
         problems.say(path, sentence)
     if len(problems) > before:

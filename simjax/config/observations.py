@@ -11,7 +11,7 @@ from simjax.config.sections import Context, find_told, read_formula
 from simjax.schema.config import AxisBoundary, GridConfig, TimeConfig
 from simjax.schema.config_errors import ConfigErrors, closest, join
 from simjax.schema.formula import Formula
-from simjax.schema.inverse import OF_FIELDS, OF_PARTICLES, PLACES, MeasuredFile, ObservationConfig
+from simjax.schema.inverse import PLACES, MeasuredFile, ObservationConfig
 from simjax.schema.kinds import Choice, Integer, Kind, ListOf, OneOf, Plain, Real, Text, Unread, key, write
 from simjax.schema.model_schema import AXES
 from simjax.schema.particles import BoxConfig
@@ -103,9 +103,10 @@ def read_observation(
 ) -> ObservationConfig | None:
     """One entry of `inverse.observations`; `found` is what the rest of the configuration was read as."""
     problems, before = context.problems, len(context.problems)
-    kinds = OF_PARTICLES if context.schema.of_particles else OF_FIELDS
     example = f"such as {{snapshot: {context.variables[0]}}}"
-    kind = kind_of(where, value, kinds, {**COMMON, **OF_FILES}, "what is observed", example, problems)
+    kind = kind_of(
+        where, value, context.schema.observations, {**COMMON, **OF_FILES}, "what is observed", example, problems
+    )
     if kind is None:
         return None
     keys = _read_keys(where, kind, value, found, context)
@@ -173,9 +174,9 @@ def _read_keys(
         own["shells"] = Integer(1, MOST_PLACES)
     if kind == "radial_distribution":
         own["width"] = Real(above=0.0)
-    wanted = kind in ("snapshot", "diagnostic") and not context.schema.of_particles
     optional = COMMON if kind == "sensors" else {**COMMON, **OF_FILES}
-    optional = {**optional, "target": Unread("a number or a formula")} if wanted else optional
+    if kind in context.schema.with_target:
+        optional = {**optional, "target": Unread("a number or a formula")}
     kinds = {**own, **optional}
     meant = {context.problems.unknown(where, key, kinds) for key in value if key not in kinds}
     for name in own:

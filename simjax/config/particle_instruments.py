@@ -10,11 +10,13 @@ from simjax.config.sections import Context
 from simjax.schema.config_errors import ConfigErrors, join
 from simjax.schema.kinds import Choice, Integer, Kind, ListOf, Real
 
+KINDS_OF_PARTICLES = ("radial_distribution", "mean_square_displacement", "tracks", "density")
+"""Kinds of instruments that look at each particle, whose keys are read here."""
 ON_MESH = ("number_density", "velocity", "temperature")
 MOST_TRACKS, MOST_MESH_CELLS = 100_000, 4096
 
 
-def read_of_particles(
+def read_particle_keys(
     where: str, kind: str, value: Mapping[str, Any], found: Mapping[str, Any], context: Context
 ) -> dict[str, Any]:
     """Read the keys of an instrument of particles."""

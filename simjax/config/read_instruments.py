@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from simjax.config.observations import check_inside, check_periodic, check_uniform, kind_of, read_along
-from simjax.config.particle_instruments import read_of_particles, read_on_mesh
+from simjax.config.particle_instruments import KINDS_OF_PARTICLES, read_on_mesh, read_particle_keys
 from simjax.config.read_along_bodies import read_along_bodies
 from simjax.config.read_balances import check_balance, read_quantities
 from simjax.config.read_instruments_of_several import check_fields, read_pairs_apart, read_surface
@@ -21,27 +21,6 @@ APART = ("structure_function", "correlation")
 """Kinds that look at pairs of points."""
 MOST_SAMPLES = 2**31 - 1
 COMMON = ("of", "every", "name")
-OF_FIELDS = {
-    "probe": "such as {probe: {points: [[0.2, 0.3]]}, of: [pressure], every: 0.01}",
-    "slice": "",
-    "line": "",
-    "box_mean": "",
-    "spectrum": "",
-    "histogram": "",
-    "surface_integral": "",
-    "structure_function": "",
-    "correlation": "",
-    "body_surface": "",
-    "balance": "",
-}
-OF_PARTICLES = {
-    "radial_distribution": "such as {radial_distribution: [0.9, 1.0, 1.1], width: 0.05, every: 1.0}",
-    "mean_square_displacement": "",
-    "tracks": "",
-    "density": "",
-    "balance": "",
-}
-"""Kinds of instruments, the first with an example."""
 BESIDE = {
     "balance": (),
     "spectrum": ("shells", "along"),
@@ -76,8 +55,9 @@ def _read_one(
     where: str, value: Mapping[str, Any], keys: Mapping[str, Any], found: Mapping[str, Any], context: Context
 ) -> InstrumentConfig | None:
     problems, before = context.problems, len(context.problems)
-    kinds = OF_PARTICLES if context.schema.of_particles else OF_FIELDS
-    kind = kind_of(where, value, kinds, COMMON, "what is looked at", kinds[next(iter(kinds))], problems)
+    schema = context.schema
+    example = schema.instrument_example
+    kind = kind_of(where, value, schema.instruments, COMMON, "what is looked at", example, problems)
     if kind is None:
         return None
     beside = BESIDE.get(kind, ("of",))
@@ -89,8 +69,8 @@ def _read_one(
         variables, given = read_quantities(join(where, kind), value[kind], context), {}
     elif kind == "body_surface":
         variables, given = read_along_bodies(where, value, keys, found, context)
-    elif context.schema.of_particles:
-        given = read_of_particles(where, kind, value, found, context)
+    elif kind in KINDS_OF_PARTICLES:
+        given = read_particle_keys(where, kind, value, found, context)
         variables = read_on_mesh(join(where, "of"), value.get("of"), problems) if kind == "density" else ()
     else:
         variables = _read_variables(where, kind, value, context)

@@ -24,8 +24,8 @@ def read_storage(found: Mapping[str, Any], context: Context) -> StorageConfig | 
     ):
         if found[path] not in (wanted, None):
             problems.say("storage", f"storage: expected {path}={wanted}, as {why}, got {path}={found[path]}")
-    if context.schema.of_particles:
-        problems.say("storage", f"storage: expected a model of fields, model={context.schema.name} has particles")
+    if refusal := context.schema.refusal("storage"):
+        problems.say("storage", f"storage: {refusal}")
     if found["outputs"] is not None and found["outputs"].balanced:
         problems.say("storage", "storage: expected no balances, as sums of 16-bit fields are kept in the mean alone")
     if context.schema.noisy:

@@ -60,14 +60,13 @@ def _read_one(
     for key in value:
         if key not in KEYS:
             problems.unknown(where, key, KEYS)
-    particles = context.schema.of_particles
-    written = {} if particles else context.schema.written(context.ndim, context.counts)
+    variables = context.schema.averaged(context.ndim, context.counts)
+    written = variables or {}
     instruments = {one.name: one for one in found["outputs"]}
-    # What quantities a run of particles has is known when its programs are made.
-    known = Text(described=QUANTITY) if particles else Choice(tuple(dict.fromkeys((*written, *instruments))))
+    known = Text(described=QUANTITY) if variables is None else Choice(tuple(dict.fromkeys((*written, *instruments))))
     if value.get("of") in (None, [], ()):
         path = join(where, "of")
-        expected = QUANTITY if particles else f"variables or the name of an instrument, {EXAMPLE}"
+        expected = QUANTITY if variables is None else f"variables or the name of an instrument, {EXAMPLE}"
         problems.say(path, f"{path} is missing: expected {expected}")
         of: tuple[str, ...] | None = None
     else:
@@ -88,7 +87,7 @@ def _read_one(
     named = [one for one in of if one in instruments and one not in written]
     if named and not _is_alone(where, named[0], of, over, context):
         return None
-    if particles and over:
+    if variables is None and over:
         problems.add(join(where, "over"), list(over), "no axes of particles", "leave over out")
         return None
     kinds = tuple(sorted(kinds, key=KINDS.index))
@@ -99,7 +98,7 @@ def _read_one(
         instrument = instruments[named[0]]
         # A balance has several numbers of each quantity.
         few = instrument.kind != "balance" and len(instrument.readings(written)) < 2
-    elif particles:
+    elif variables is None:
         few = len(of) < 2
     else:
         few = len({variable for name in of for variable in written[name]}) < 2

@@ -23,13 +23,13 @@ def read_triggers(found: Mapping[str, Any], context: Context) -> tuple[EventConf
         expected = f"at least time.output_every={time.output_every:g}, as it is judged at output times"
         problems.add("stop.steady.over", stop.steady.over, expected)
     ensemble = found["ensemble"]
-    if events and context.schema.of_particles:
-        problems.say("events", f"events: expected a model of fields, model={context.schema.name} has particles")
+    if events and (refusal := context.schema.refusal("events")):
+        problems.say("events", f"events: {refusal}")
     places = {"stop.every": stop.every if stop is not None and stop.when is not None else FRAME}
     places |= {f"events[{number}].every": one.every for number, one in enumerate(events)}
     for path in (path for path, every in places.items() if every == STEP):
-        if context.schema.of_particles:
-            problems.add(path, STEP, f"{FRAME}, model={context.schema.name} takes several steps at a time")
+        if refusal := context.schema.refusal("every=step"):
+            problems.add(path, STEP, f"{FRAME}, {refusal}")
         elif ensemble is not None and ensemble.several:
             problems.add(path, STEP, f"{FRAME} in an ensemble, whose members meet at output times alone")
         elif found["steps_per_exchange"] not in (0, None):

@@ -42,14 +42,14 @@ def structure_of(config: Config) -> Hashable:
     """The key of a configuration whose numbers are arguments of its programs.
 
     Of the numbers in `physics` and `parameters` only the signs count: a term whose number is zero is left out of the
-    program. The seed counts where a formula calls noise, and for particles, which draw
-    velocities and random forces from it.
+    program. The seed counts where a formula calls noise, and where the model draws from
+    it whatever its formulas say, as particles draw their velocities.
     """
     numbers = {**number_values(config.physics), **config.parameters}
     signs = tuple((name, (value > 0) - (value < 0)) for name, value in numbers.items())
     formulas = [*config.initial.values(), *config.coefficients.values()]
     noisy = any(formula.uses_noise for field in formulas if isinstance(field, tuple) for formula in field)
-    noisy = noisy or config.schema.of_particles
+    noisy = noisy or config.schema.draws
     others = tuple(
         (field.name, frozen(getattr(config, field.name)))
         for field in dataclasses.fields(config)

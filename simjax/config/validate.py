@@ -48,6 +48,8 @@ from simjax.schema.numbers import numbers_of
 from simjax.schema.particles import ParticlesSection, check_box
 from simjax.schema.schema_number import read_schema
 
+PLACES = ("grid", "box", "particles")
+"""Sections that say where a model is."""
 MOST_STEPS = 2**31 - 1
 MOST_FRAMES = 10**7
 NO_OBJECT_STORES = (
@@ -100,8 +102,7 @@ def validate(
         counts = _count_free(schema, keys["initial"] or {})
         context = Context(schema, ndim, names, folders, problems, counts)
         found |= _read_sections(keys, context)
-        if schema.of_particles:
-            found["particles"] = _locate_particles(keys["particles"], context)
+        found["particles"] = _locate_particles(keys["particles"], context)
         found["outputs"] = read_instruments(keys, found, context)
         found |= {"statistics": read_statistics(keys, found, context), "events": read_triggers(found, context)}
         found["storage"] = read_storage(found, context)
@@ -221,21 +222,17 @@ def _count_free(schema: ModelSchema, initial: Mapping[str, Any]) -> dict[str, in
 def _check_place(
     keys: Mapping[str, Any], given: Mapping[str, Any], schema: ModelSchema, problems: ConfigErrors
 ) -> None:
-    """A model of fields has a grid, one of particles a box with particles in it."""
-    wanted, other = ("box", "particles"), ("grid",)
-    if not schema.of_particles:
-        wanted, other = other, wanted
-    for name in wanted:
+    """Check that the sections are there that say where the model is, and no others."""
+    for name in schema.needed:
         if keys[name] is None and given.get(name) is None:
             problems.say(name, f"{name} is missing: model={schema.name} needs it")
-    for name in other:
-        if keys[name] is not None:
-            problems.say(name, f"{name}: model={schema.name} has none; leave it out, and see {wanted[0]}")
-    if schema.of_particles and keys["boundaries"]:
-        problems.say("boundaries", f"boundaries: model={schema.name} has none; write box.periodic, one value per axis")
-    if schema.of_particles and keys["exact"]:
-        problems.say("exact", f"exact: expected a model of fields, model={schema.name} has particles; leave it out")
-    if schema.of_particles and keys["particles"] is not None and keys["box"] is not None:
+    for name in PLACES:
+        if name not in schema.needed and keys[name] is not None:
+            problems.say(name, f"{name}: model={schema.name} has none; leave it out, and see {schema.needed[0]}")
+    for name in ("boundaries", "exact"):
+        if keys[name] and (refusal := schema.refusal(name)):
+            problems.say(name, f"{name}: {refusal}")
+    if isinstance(keys["particles"], ParticlesSection) and keys["box"] is not None:
         for path, sentence in keys["particles"].check(keys["box"]):
             problems.say(path, sentence)
 
@@ -249,9 +246,9 @@ def _read_particles(
     return read_section(schema.particles, "particles", given, problems)
 
 
-def _locate_particles(particles: ParticlesSection | None, context: Context) -> ParticlesSection | None:
-    """The section with the whole path of its file."""
-    if particles is None or particles.file is None:
+def _locate_particles(particles: ParticlesSection | Any, context: Context) -> ParticlesSection | Any:
+    """The section with the whole path of its file; as it stands where the model has none."""
+    if not isinstance(particles, ParticlesSection) or particles.file is None:
         return particles
     found = find_told("particles.file", particles.file, context)
     return None if found is None else dataclasses.replace(particles, file=str(found))  # pyright: ignore[reportArgumentType]
@@ -323,7 +320,7 @@ def _check_time(
 def _read_sections(keys: Mapping[str, Any], context: Context) -> dict[str, Any]:
     return {
         "boundaries": Boundaries()
-        if context.schema.of_particles
+        if context.schema.refusal("boundaries")
         else read_boundaries(keys["boundaries"] or {}, context),
         "initial": read_fields("initial", keys["initial"] or {}, context.schema.fields, context),
         "coefficients": read_fields("coefficients", keys["coefficients"] or {}, context.schema.coefficients, context),
@@ -344,10 +341,8 @@ def _check_output_particles(output: Any, context: Context) -> None:
     chosen, path = output.particles if output is not None else None, "output.particles"
     if chosen is None:
         return
-    if not context.schema.of_particles:
-        context.problems.say(
-            path, f"{path}: expected none for a model of fields; write fewer of them with output.fields"
-        )
+    if refusal := context.schema.refusal(path):
+        context.problems.say(path, f"{path}: {refusal}")
     elif chosen[0] == "region":
         lower, upper = chosen[1].lower, chosen[1].upper
         if not len(lower) == len(upper) == context.ndim or not all(a < b for a, b in zip(lower, upper, strict=True)):

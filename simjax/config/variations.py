@@ -49,26 +49,25 @@ def read_ensemble(
             f"ensemble.size={size} is not divisible by mesh.ensemble={mesh.ensemble}; "
             f"use ensemble.size={more} or another mesh.ensemble",
         )
-    _check_shares(keys, size, mesh, particles is not None, bool(vary), problems)
+    _check_shares(keys, size, mesh, given["model"].refusal("ensemble.statistics"), bool(vary), problems)
     return EnsembleConfig(
         size, keys.batch, keys.noise, tuple(vary), keys.design, keys.group, keys.numbers, keys.statistics, keys.retry
     )
 
 
 def _check_shares(
-    keys: EnsembleKeys, size: int, mesh: MeshConfig | None, of_particles: bool, varies: bool, problems: ConfigErrors
+    keys: EnsembleKeys, size: int, mesh: MeshConfig | None, refusal: str | None, varies: bool, problems: ConfigErrors
 ) -> None:
-    """Check how members are numbered and grouped, and that there is something to take statistics of."""
+    """Check how members are numbered and grouped, and that there is something to take statistics of.
+
+    refusal: what is expected of a model in the place of statistics, if it has none.
+    """
     if keys.numbers is not None and (len(keys.numbers) != size or len({*keys.numbers}) != size):
         problems.add("ensemble.numbers", list(keys.numbers), f"ensemble.size={size} different numbers, or null")
     if keys.group is not None and mesh is not None and keys.group % mesh.ensemble:
         problems.add("ensemble.group", keys.group, f"a multiple of mesh.ensemble={mesh.ensemble}, or null")
-    if keys.statistics and of_particles:
-        problems.say(
-            "ensemble.statistics",
-            "ensemble.statistics: expected null with a model of particles: statistics are of fields on a grid, and "
-            "diagnostics are written of every member",
-        )
+    if keys.statistics and refusal:
+        problems.say("ensemble.statistics", f"ensemble.statistics: {refusal}")
     elif keys.statistics and size == 1 and not varies:
         problems.say("ensemble.statistics", "ensemble.statistics: expected an ensemble; write ensemble.size=16")
     if keys.statistics and keys.statistics.quantiles and keys.group is not None and keys.group < size:

@@ -314,6 +314,11 @@ class GridModel(Model):
         """Form what steps need and time does not change, if it costs much: once, for all programs of a run."""
         return None
 
+    def parts_at_start(self, params) -> Any:
+        """Form what holds at the start of a run alone, for `with_parts`, if it costs much: once, for `constrain` there
+        and for `constant_parts`."""
+        return None
+
     def with_parts(self, parts) -> Any:
         """The model with its `constant_parts`; a model without them forms them where it needs them."""
         return self

@@ -16,8 +16,8 @@ from jax.sharding import PartitionSpec
 
 from simjax.config.structure import frozen
 from simjax.core.model import GridModel
-from simjax.driver.loop.first_fault import advice_for
-from simjax.driver.programs.programs_of_run import CompiledFieldRun, compiled_run
+from simjax.driver.loop.advice import advice_for
+from simjax.driver.programs.programs_of_run import compiled_run
 from simjax.driver.shared_programs import share
 from simjax.driver.start.build import plan_frames
 from simjax.errors import ConfigurationError, NumericalError
@@ -87,8 +87,7 @@ class DifferentiableRun:
         self.config = dataclasses.replace(config, mesh=mesh)
         self.checkpoint: Checkpoint = checkpoint
         self.programs = compiled_run(self.config, given)
-        if isinstance(self.programs, CompiledFieldRun):
-            self.programs.moving = moving
+        self.programs.moving = moving
         self.schedule, self.frames = self._planned(guess)
 
     @property
@@ -109,7 +108,6 @@ class DifferentiableRun:
     @property
     def model(self) -> GridModel:
         """The model of fields, with shapes in place of arrays."""
-        assert isinstance(self.programs, CompiledFieldRun)
         return self.programs.model
 
     @property
@@ -154,7 +152,7 @@ class DifferentiableRun:
         fields = self.prepared(values, fields)
         state, status = self.begin(values, fields)
         trajectory, start = self.advance(values, fields, state, observe)
-        if not self.config.schema.of_particles:  # fields always find their places
+        if not self.programs.regrows:  # the beginning has always room
             return trajectory, start
         return eqx.tree_at(lambda run: run.clock.status, trajectory, trajectory.clock.status | status), start
 

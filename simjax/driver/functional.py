@@ -8,7 +8,6 @@ import jax.numpy as jnp
 
 from simjax.core.model import Model
 from simjax.driver.differentiable_run import DifferentiableRun
-from simjax.driver.loop.first_fault import refuse_start
 from simjax.driver.start.environment import set_up_jax
 from simjax.errors import ConfigurationError
 from simjax.integrators.integrator import Integrator
@@ -43,7 +42,7 @@ def functional_parts(config: Config) -> FunctionalParts:
     set_up_jax(config)
     rollout = DifferentiableRun(config)
     state, _ = rollout.programs.start()
-    refuse_start(rollout.programs, state)
+    rollout.programs.refuse_start(state)
     values = jax.tree.map(jnp.asarray, rollout.start_values())
     several = config.steps_per_exchange
     assert isinstance(several, int)  # `DifferentiableRun` refuses others

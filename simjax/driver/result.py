@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simjax.driver.output.run_scene import scene_of
 from simjax.driver.programs.programs_of_run import compiled_run
 from simjax.errors import ConfigurationError
 from simjax.notebook import card
@@ -100,7 +99,7 @@ class Result:
         # Of several processes one alone may draw, and what is inside lies on the devices of all.
         if self._config is None or processes().count > 1:
             return NOWHERE
-        return scene_of(compiled_run(self._config)).following(self.ds)
+        return compiled_run(self._config).scene().following(self.ds)
 
     def _repr_html_(self) -> str:
         from simjax.report.picture import Picture

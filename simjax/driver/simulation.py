@@ -13,7 +13,8 @@ from simjax.config.read_stretched_grid import grid_of
 from simjax.core.model import Model
 from simjax.driver.differentiable import RunFunction
 from simjax.driver.functional import FunctionalParts, functional_parts
-from simjax.driver.loop.groups import GroupedRun, first_programs
+from simjax.driver.loop.grouping import first_programs
+from simjax.driver.loop.groups import GroupedRun
 from simjax.driver.loop.single_run import SingleRun
 from simjax.driver.loop.time_limits import require_time
 from simjax.driver.output.frame_files import require_space
@@ -125,7 +126,6 @@ class Simulation:
 
     def _repr_html_(self) -> str:
         config, time = self.config, self.config.time
-        particles = config.schema.of_particles
         if time.tolerance is not None:
             step = f"errors of steps below {time.tolerance:g}"
         else:
@@ -135,8 +135,7 @@ class Simulation:
             for name, count in dataclasses.asdict(config.mesh).items()
             if name in ("x", "y", "z", "ensemble") and count > 1
         }
-        fields = None if particles else config.grid_of_fields()
-        grid = None if fields is None else grid_of(fields)
+        grid = None if config.grid is None else grid_of(config.grid_of_fields())
         rows = [
             ("model", config.model),
             ("cells" if grid else "dimensions", " × ".join(map(str, grid.shape)) if grid else config.ndim),

@@ -14,12 +14,10 @@ import numpy as np
 from jax import Array
 from jax.sharding import PartitionSpec
 
-from simjax.config.read_stretched_grid import grid_of
-from simjax.core.domain import Domain
 from simjax.driver.differentiable import RunFunction
 from simjax.driver.differentiable_run import DifferentiableRun
+from simjax.driver.programs.programs_of_run import run_class
 from simjax.driver.programs.used_names import used_names
-from simjax.driver.start.build import describe_model
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.integrators.integrator import Integrator
@@ -135,7 +133,7 @@ def rollout(config: Config) -> Exportable:
     Arguments are the numbers of the configuration by name, and components of fields by their path, such as
     `initial.velocity_x`; of particles, where they can be given, `initial.position_x`, .... A run that fails gives NaN.
     """
-    run = RunFunction(config, fields=_field_paths(config))
+    run = RunFunction(config, fields=config.schema.array_paths(config))
     names = {path: _component_names(path, len(parts)) for path, parts in run.fields.items()}
     fields = {name: part for path, parts in run.fields.items() for name, part in zip(names[path], parts, strict=True)}
 
@@ -144,7 +142,7 @@ def rollout(config: Config) -> Exportable:
         observed = run({name: arguments[name] for name in run.values}, fields).observed
         return dict(observed)
 
-    described = _numbers(config) | _fields(config, names) | _variables(config)
+    described = _numbers(config) | _fields(config, names) | run_class(config).described(config)
     times = {"times": [float(t) for t in run.times]}
     return Exportable(function, {**run.values, **fields}, described, times, number_kinds(config))
 
@@ -158,11 +156,8 @@ def step(config: Config) -> Exportable:
     Raises:
         ConfigurationError: particles, whose steps need an arrangement that is formed once for several of them.
     """
-    if config.schema.of_particles:
-        raise ConfigurationError(
-            f"what=step: expected a model of fields, as particles of {config.model} are arranged once for several "
-            "steps; write what=rollout with a short time.end."
-        )
+    if refusal := config.schema.refusal("single steps"):
+        raise ConfigurationError(f"what=step: {refusal}")
     run = DifferentiableRun(config)
     programs, known, bare = run.programs, run.start_fields(), run.bare().programs
     specs, (_, state_specs), scheme = run.field_specs(), run.state_specs(), programs.integrator
@@ -190,7 +185,7 @@ def step(config: Config) -> Exportable:
         return dict(zip(names, jax.tree.leaves(after), strict=True))
 
     clock = {TIME: np.zeros((), run.dtype), STEP: np.asarray(length, run.dtype)}
-    described = _numbers(config) | _variables(config)
+    described = _numbers(config) | run_class(config).described(config)
     arguments = {**values, **dict(zip(names, leaves, strict=True)), **clock}
     kinds = {**number_kinds(config), STEP: Real(above=0.0)}
     return Exportable(function, arguments, described, kinds=kinds, kept=frozenset((*names, TIME, STEP)))
@@ -254,12 +249,6 @@ def require_function(what: str) -> None:
         raise ConfigurationError(f"what={what}: expected one of {', '.join(FUNCTIONS)}.")
 
 
-def _field_paths(config: Config) -> list[str]:
-    if config.schema.of_particles:
-        return [f"initial.{name}" for name in config.schema.given_at_start]
-    return [f"{section}.{name}" for section in ("initial", "coefficients") for name in getattr(config, section)]
-
-
 def _component_names(path: str, count: int) -> list[str]:
     return [path] if count == 1 else [f"{path}_{axis}" for axis in AXES[:count]]
 
@@ -280,12 +269,3 @@ def _fields(config: Config, names: Mapping[str, list[str]]) -> dict[str, dict[st
     units = {f"initial.{one.name}": one.units for one in config.fields}
     units |= {f"coefficients.{one.name}": one.units for one in config.schema.coefficients}
     return {name: {"units": units[path]} for path, own in names.items() if path in units for name in own}
-
-
-def _variables(config: Config) -> dict[str, dict[str, str]]:
-    """Units and meanings of the variables and diagnostics of fields."""
-    if config.schema.of_particles:
-        return {}
-    model, _ = describe_model(config, Domain(grid_of(config.grid_of_fields())))
-    known = {**{one.name: one for one in model.outputs()}, **model.measures()}
-    return {name: {"long_name": one.long_name, "units": one.units} for name, one in known.items()}

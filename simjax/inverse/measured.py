@@ -16,7 +16,6 @@ from simjax.grid import AXES, Grid
 from simjax.instruments.image import Image
 from simjax.instruments.operators import Instrumental, PointSensors, Snapshot
 from simjax.io.measurements import Measurements, read_measurements, write_measurements
-from simjax.models.measures import measure_of, squared
 from simjax.schema.config import Config
 from simjax.schema.inverse import PLACES, ObservationConfig
 
@@ -47,11 +46,8 @@ def compare(source: ObservationConfig, rollout: DifferentiableRun, operator: Ins
     """
     assert source.data is not None
     schema, grid = rollout.config.schema, rollout.domain.grid
-    if schema.of_particles and source.kind == "snapshot":
-        raise ConfigurationError(
-            "a file with a snapshot of particles: expected snapshots of fields, or a radial_distribution or diagnostic "
-            "of particles; give positions in Python, with InverseProblem.with_measurements."
-        )
+    if source.kind == "snapshot" and (refusal := schema.refusal("snapshots from files")):
+        raise ConfigurationError(f"a file with a snapshot of {schema.family}: {refusal}")
     found = read_measurements(
         source.data,
         _name_in_file(source),
@@ -85,13 +81,7 @@ def reading_units(source: ObservationConfig, variable: str, rollout: Differentia
     """Units of what an observation reads of a variable."""
     if source.instrument is not None:
         return reading_of(source.instrument, str(source.variable), rollout.programs)[1].units
-    if rollout.config.schema.of_particles:
-        return "1"
-    if source.kind == "diagnostic":
-        measure = measure_of(rollout.model.measures(), variable)
-        return "1" if measure is None else measure.units
-    units = next(output.units for output in rollout.model.outputs() if output.name == variable)
-    return squared(units) if source.kind == "spectrum" else units
+    return rollout.programs.reading_units(source.kind, variable)
 
 
 def _name_in_file(source: ObservationConfig) -> str:

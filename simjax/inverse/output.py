@@ -15,7 +15,6 @@ from jax.tree_util import keystr, tree_leaves_with_path
 
 from simjax.config.folders import config_yaml
 from simjax.driver.start.environment import command_line, device_name, git_state, versions
-from simjax.grid import AXES
 from simjax.instruments.operators import Snapshot
 from simjax.inverse.estimate import Estimate
 from simjax.inverse.measured import reading_units
@@ -74,7 +73,6 @@ def _result(
     run_id, config: Config, problem: InverseProblem, found: Estimate, history, kept, gradient_check, notes, message
 ):
     at_guess, at_estimate = problem.readings(problem.start()), problem.readings(found.latent)
-    programs = problem.rollout.programs
     return InversionResult(
         title=config.title or config.experiment_name,
         command=command_line(),
@@ -99,7 +97,7 @@ def _result(
         },
         time_units=config.schema.time_units,
         length_units=config.schema.length_units,
-        particles=programs.size if config.schema.of_particles else None,
+        particles=problem.rollout.programs.particles,
         gradient_check={"window_norms": gradient_check.norms, "cosine": gradient_check.cosine},
         exit_message=message,
     )
@@ -132,20 +130,8 @@ def _units(config: Config, path: str) -> str:
 
 
 def _field(problem: InverseProblem, found: Estimate, kept: dict[int, Any], path: str) -> FieldResult:
-    section, name = path.split(".", 1)
-    config, ndim = problem.config, problem.config.ndim
     estimate = found.estimate[path]
-    units, offsets = "1", ()
-    if config.schema.of_particles:
-        names = tuple(f"{name}_{axis}" for axis in AXES[:ndim])
-    else:
-        schema = config.schema.fields if section == "initial" else config.schema.coefficients
-        field = next(field for field in schema if field.name == name)
-        names, units = field.components(ndim, len(estimate)), field.units
-        if section == "initial":
-            offsets = tuple(layout.offset for layout in problem.rollout.model.component_layouts()[name])
-        else:
-            offsets = tuple(field.offset(ndim, component) for component in range(len(estimate)))
+    names, units, offsets = problem.rollout.programs.components_of(path, len(estimate))
     return FieldResult(
         path=path,
         units=units,

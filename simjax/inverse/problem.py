@@ -133,7 +133,7 @@ class InverseProblem:
     def _programs(self) -> CompiledProblem:
         """The compiled functions; particles have as much room as the runs of truth and guess need."""
         programs = self._compiled()
-        runs = [self.truth()] * self._to_measure + [self._first()] if self.config.schema.of_particles else []
+        runs = [self.truth()] * self._to_measure + [self._first()] if self.rollout.programs.regrows else []
         for physical in runs:
             while self._enlarged(programs.series(physical, self._known())[1]):
                 programs = self._compiled()

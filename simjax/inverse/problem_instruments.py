@@ -25,10 +25,9 @@ from simjax.instruments.operators import (
     Instrumental,
     LineOfSight,
     PointSensors,
-    Snapshot,
     Spectrum,
 )
-from simjax.instruments.particle_operators import EveryParticle, RadialDistribution
+from simjax.instruments.particle_operators import RadialDistribution
 from simjax.inverse.measured import compare
 from simjax.inverse.methods.argument_checks import require_positive
 from simjax.inverse.methods.noise import GaussianNoise, HuberNoise, StudentNoise
@@ -279,13 +278,10 @@ def _operator(source: ObservationConfig, path: str, rollout: DifferentiableRun) 
             hint = f"did you mean '{close}'?" if close else f"known there: {', '.join(known)}."
             raise ConfigurationError(f"{path}.diagnostic = '{source.variable}': no such diagnostic; {hint}")
         return Diagnostic(source.variable)
-    if rollout.config.schema.of_particles:
-        grid, box = rollout.domain.grid, rollout.config.box
-        assert box is not None and box.periodic is not None
-        return EveryParticle(source.variable, rollout.seen[0][source.variable].shape, grid.lengths, box.periodic)
     match source.kind:
         case "snapshot":
-            return Snapshot(source.variable)
+            variable = source.variable
+            return rollout.programs.snapshot(variable, lambda: rollout.seen[0][variable].shape)
         case "points":
             return PointSensors(source.variable, source.numbers[0])
         case "line_of_sight":

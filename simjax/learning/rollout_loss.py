@@ -103,8 +103,8 @@ class RolloutLoss:
                 raise ConfigurationError(
                     f"mesh={dict(mesh or {})!r}: expected devices over ensemble, {', '.join(AXES[: config.ndim])}."
                 )
-        if config.schema.of_particles:
-            raise ConfigurationError(f"model={config.model}: expected a model of fields, which takes a closure.")
+        if refusal := config.schema.refusal("closure"):
+            raise ConfigurationError(f"model={config.model}: {refusal}")
         if config.time.dt is None:
             raise ConfigurationError(
                 "time.courant and time.tolerance: expected steps of one length, as all windows are advanced together; "

@@ -19,7 +19,7 @@ from simjax.models.placement import Start, place
 from simjax.particles.cells import Cells
 from simjax.schema.config import Config
 from simjax.schema.formula import Formula
-from simjax.schema.model_schema import ModelSchema
+from simjax.schema.particle_model_schema import ParticleModelSchema
 from simjax.schema.parts import summary_of
 
 Files = Mapping[str, Array]
@@ -44,7 +44,7 @@ def particle_model(name: str, **properties: Any) -> Callable[[Family], Family]:
             "forced": (),
             "summary": summary_of(cls.Keys),
         }
-        schema = ModelSchema(name, cls.Keys, particles=cls.Section, configured=cls, **{**common, **properties})
+        schema = ParticleModelSchema(name, cls.Keys, particles=cls.Section, configured=cls, **{**common, **properties})
         cls.declarations = {name: schema}
         return cls
 
@@ -62,7 +62,7 @@ class ParticleFamily(abc.ABC):
 
     Keys: ClassVar[type]
     Section: ClassVar[type]
-    declarations: ClassVar[Mapping[str, ModelSchema]]
+    declarations: ClassVar[Mapping[str, ParticleModelSchema]]
 
     units: ClassVar[str] = "particle-steps/s"
     seconds: ClassVar[tuple[float, float]] = (1e-6, 1e-9)

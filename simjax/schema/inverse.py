@@ -34,8 +34,6 @@ PLACES: dict[str, tuple[str, ...]] = {
     "radial_distribution": (),
     "output": (),
 }
-OF_PARTICLES = ("snapshot", "diagnostic", "radial_distribution", "output")
-OF_FIELDS = tuple(kind for kind in PLACES if kind != "radial_distribution")
 
 
 def value_name(path: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from simjax.schema.exclusions import Exclusions
 
@@ -17,6 +17,8 @@ SEMILINEAR = ("etdrk4", "etdrk1", "etdrk2", "etdrk3", *IMEX)  # for a stiff line
 SPLITTING = ("leapfrog",)
 STOCHASTIC = ("euler_maruyama", "shark")  # for models with noise
 INTEGRATORS = (*RUNGE_KUTTA, *IMEX, *EXPONENTIAL, *SPLITTING)
+FIELDS, PARTICLES = "fields", "particles"
+"""Families of models: those on a grid, and those in a box."""
 ERROR_CONTROLLED = ("tsit5", "bosh3", "dopri8", "kvaerno5", "kencarp4")
 
 
@@ -85,6 +87,12 @@ class Derived:
 class ModelSchema:
     """Declaration of a registered model: every key, field, side and scheme that a configuration may name.
 
+    It is that of a model of fields on a grid; `schema.particle_model_schema.ParticleModelSchema` says what is other for
+    particles in a box. `family` is the word for this. needed: the sections that say where it is. draws: whether a run
+    draws from the seed whatever its formulas say. noise_at_start: whether formulas of initial fields may call noise.
+    observations, with_target: kinds of observations, and those with a wanted value. instruments: kinds of `outputs`,
+    the first with an example. REFUSED: what no model of the family takes, and what is expected instead.
+
     physics: dataclass of its keys. fields: what has an initial condition. coefficients: fields of the equation. sides:
     those that it takes beside the periodic one, as `schema.side_declarations.sides_of` names them. diagnosed: further
     variables that can be written, by dimension. integrators: the schemes that fit, the default first; none where the
@@ -128,6 +136,44 @@ class ModelSchema:
     configured: Callable[[Any], Any] | None = None
     summary: str = ""
 
+    family: ClassVar[str] = FIELDS
+    needed: ClassVar[tuple[str, ...]] = ("grid",)
+    draws: ClassVar[bool] = False
+    noise_at_start: ClassVar[bool] = True
+    observations: ClassVar[tuple[str, ...]] = (
+        "snapshot",
+        "points",
+        "line_of_sight",
+        "box_average",
+        "spectrum",
+        "sensors",
+        "diagnostic",
+        "output",
+    )
+    with_target: ClassVar[tuple[str, ...]] = ("snapshot", "diagnostic")
+    instruments: ClassVar[tuple[str, ...]] = (
+        "probe",
+        "slice",
+        "line",
+        "box_mean",
+        "spectrum",
+        "histogram",
+        "surface_integral",
+        "structure_function",
+        "correlation",
+        "body_surface",
+        "balance",
+    )
+    instrument_example: ClassVar[str] = "such as {probe: {points: [[0.2, 0.3]]}, of: [pressure], every: 0.01}"
+    REFUSED: ClassVar[Mapping[str, str]] = {
+        "output.particles": "expected none for a model of fields; write fewer of them with output.fields",
+    }
+
+    def refusal(self, what: str) -> str | None:
+        """Tell what is expected instead of a key or a feature that the family does not take; None where it does."""
+        expected = self.REFUSED.get(what)
+        return None if expected is None else expected.format(model=self.name)
+
     def claimed(self, what: str, config: Any) -> list[tuple[str, ...]]:
         """Name what is `conserved` or `falling` in a configuration: a diagnostic, and those that it is measured by."""
         given: Any = getattr(self, what)
@@ -145,7 +191,7 @@ class ModelSchema:
     @property
     def of_particles(self) -> bool:
         """Tell whether the model has particles in a box rather than fields on a grid."""
-        return self.particles is not None
+        return self.family == PARTICLES
 
     @property
     def noisy(self) -> bool:
@@ -154,13 +200,13 @@ class ModelSchema:
 
     @property
     def time_units(self) -> str:
-        """Units of times; particles are in units of the user's own."""
-        return "1" if self.dimensionless or self.of_particles else "s"
+        """Units of times."""
+        return "1" if self.dimensionless else "s"
 
     @property
     def length_units(self) -> str:
         """Units of lengths."""
-        return "1" if self.dimensionless or self.of_particles else "m"
+        return "1" if self.dimensionless else "m"
 
     @property
     def modules(self) -> tuple[str, ...]:
@@ -182,8 +228,6 @@ class ModelSchema:
 
     def variables(self, ndim: int, counts: Mapping[str, int] | None = None) -> tuple[str, ...]:
         """Variables that a run can write: components of fields (`counts` of free ones), then diagnosed variables."""
-        if self.of_particles:
-            return self.diagnosed(ndim)
         counts = {} if counts is None else counts
         names = (name for field in self.fields for name in field.components(ndim, counts.get(field.name, 0)))
         return tuple(names) + self.diagnosed(ndim)
@@ -195,7 +239,7 @@ class ModelSchema:
         `magnetic` `magnetic_centered_x`, ... and `magnetic_magnitude`.
         """
         found: dict[str, Derived] = {}
-        for field in self.fields if not self.of_particles else ():
+        for field in self.fields:
             parts = field.components(ndim)
             if not field.vector:
                 if field.at_corners:
@@ -213,10 +257,22 @@ class ModelSchema:
         """Names that `output.fields` takes, each with its variables: one of these, or a field with all components."""
         counts, derived = counts or {}, self.derived(ndim)
         names: dict[str, tuple[str, ...]] = {name: (name,) for name in (*self.variables(ndim, counts), *derived)}
-        for field in self.fields if not self.of_particles else ():
+        for field in self.fields:
             if field.vector or field.free:
                 names[field.name] = field.components(ndim, counts.get(field.name, 0))
         for name, one in derived.items():
             if one.vector:
                 names[one.vector] = (*names.get(one.vector, ()), name)
         return names
+
+    def averaged(self, ndim: int, counts: Mapping[str, int]) -> dict[str, tuple[str, ...]] | None:
+        """Names that `statistics` take, each with its variables; None where they are known with the programs alone."""
+        return self.written(ndim, counts)
+
+    def source_of(self, config: Any, section: str, name: str) -> Any:
+        """The formulas or the file of a field of `initial` or `coefficients`; None where it is not given."""
+        return getattr(config, section).get(name)
+
+    def array_paths(self, config: Any) -> list[str]:
+        """Paths of the fields of a `Config` that a run can be given as arrays."""
+        return [f"{section}.{name}" for section in ("initial", "coefficients") for name in getattr(config, section)]

@@ -57,8 +57,9 @@ def formed_once(tree):
 
 
 def held_if_stored(tree):
-    """`tree`, `held` where values are stored, so that XLA on a CPU compiles once what many loops would form again."""
-    return held(tree) if stores_values() else tree
+    """`tree`, of which every array is `held` by itself where values are stored, so that XLA on a CPU compiles once what
+    many loops would form again, and arrays that nothing reads go, with their derivatives."""
+    return jax.tree.map(held, tree) if stores_values() else tree
 
 
 def for_each_leaf(function: Callable[..., Array], trees: Sequence) -> Callable[..., Any]:

@@ -20,7 +20,7 @@ import simjax.io.memory
 import simjax.run
 from simjax.config import load_config, validate
 from simjax.config.read_stretched_grid import read_faces
-from simjax.driver.loop.first_fault import _field_name
+from simjax.driver.loop.field_faults import _field_name
 from simjax.driver.simulation import Simulation
 from simjax.driver.start.build import named_values
 from simjax.errors import ConfigurationError, InputOutputError, ResourceError, SimjaxError

@@ -13,7 +13,7 @@ from prepared import PreparedProcess
 from process_groups import environment
 
 import simjax as sj
-from simjax.driver.loop import groups, single_run
+from simjax.driver.loop import grouping, single_run
 from simjax.driver.output import run_folder
 from simjax.errors import ConfigurationError, NumericalError, ResourceError
 
@@ -212,7 +212,7 @@ def test_a_second_attempt_has_half_the_step(step):
     """Whatever gives its length, and the same members and frames."""
     given = {"dt": "time.dt=0.002", "courant": "time.courant=0.4"}[step]
     config = sj.load("dye", [*DYE, "time.dt=null", given, *vary(3)]).config
-    first, second = (groups.of_group(config, groups.Group("g", (1, 2), 2, halvings)) for halvings in (0, 1))
+    first, second = (grouping.of_group(config, grouping.Group("g", (1, 2), 2, halvings)) for halvings in (0, 1))
     assert getattr(first.time, step) == getattr(config.time, step) > 0
     assert getattr(second.time, step) == 0.5 * getattr(config.time, step)
     assert second.ensemble == first.ensemble and second.time.output_every == first.time.output_every
@@ -221,18 +221,18 @@ def test_a_second_attempt_has_half_the_step(step):
 def test_an_ensemble_that_does_not_fit_runs_in_groups(tmp_path):
     overrides = ["grid.shape=[32,32]", "precision=float64", "exact=null"]
     config = sj.load("dye", [*overrides, *vary(64), "limits.memory=1e-3"]).config
-    programs, grouped = groups.first_programs(config, None)
+    programs, grouped = grouping.first_programs(config, None)
     assert grouped and programs.members < 64
     few = [*overrides, *vary(64), "limits.memory=1e-3", "ensemble.statistics=[{quantiles:[0.5]}]"]
     with pytest.raises(ResourceError):  # quantiles need all members at once
-        groups.first_programs(sj.load("dye", few).config, None)
+        grouping.first_programs(sj.load("dye", few).config, None)
 
 
 def test_groups_that_the_devices_do_not_share_evenly_are_refused(tmp_path):
     (tmp_path / "groups.json").write_text('{"group": 3, "finished": []}')
     config = sj.load("dye", [*DYE, *vary(6), "mesh.ensemble=2"]).config
     with pytest.raises(ConfigurationError, match="mesh.ensemble=2: expected a divisor of 3"):
-        groups.first_programs(config, tmp_path)
+        grouping.first_programs(config, tmp_path)
 
 
 @pytest.mark.parametrize(

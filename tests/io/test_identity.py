@@ -254,7 +254,7 @@ def test_a_disk_that_is_too_small_is_known_before_anything_is_compiled_or_made(t
     def compiled(*_):
         raise AssertionError("nothing is compiled before")
 
-    monkeypatch.setattr("simjax.driver.programs.programs_of_fields.CompiledFieldRun.start", compiled)
+    monkeypatch.setattr("simjax.driver.programs.programs_of_fields.CompiledFields.start", compiled)
     with pytest.raises(InputOutputError, match=r"0.00 GB free .* output.root to a folder on another disk"):
         run(tmp_path / "root" / "run")
     assert not (tmp_path / "root").exists()

@@ -31,10 +31,11 @@ ALLOWED = {
     "config/observations.py": (OF_PARTICLES, "observes particles"),
     "core/boundary.py": ({"velocity", "temperature"}, "keys of sides, named by what a side prescribes"),
     "driver/programs/operators_along_bodies.py": ({"position"}, "points on a surface"),
-    "driver/programs/programs_of_instruments.py": (
+    "driver/programs/particle_instruments.py": (
         OF_PARTICLES | {"density", "temperature"},
         "instruments of particles",
     ),
+    "driver/programs/programs_of_instruments.py": (OF_PARTICLES, "where particles started"),
     "driver/programs/programs_of_particles.py": (OF_PARTICLES, "particles"),
     "driver/programs/programs_of_statistics.py": (OF_PARTICLES, "statistics of particles"),
     "instruments/particle_operators.py": (OF_PARTICLES | {"temperature"}, "variance of velocities of particles"),
@@ -52,6 +53,7 @@ ALLOWED = {
     ),
     "schema/instruments.py": (OF_PARTICLES | {"density"}, "instruments of particles"),
     "schema/model_schema.py": ({"velocity"}, "the one vector whose magnitude has a word of its own: speed"),
+    "schema/particle_model_schema.py": ({"density"}, "an instrument: densities of particles on a mesh"),
     "schema/particles.py": ({"density"}, "a key of the section particles"),
 }
 """What a module, or all of a folder, may name, and why."""

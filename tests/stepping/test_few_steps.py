@@ -39,7 +39,7 @@ def square(last):
     return lambda *medium: jnp.sum(last(*medium) ** 2)
 
 
-@pytest.mark.parametrize("equations", [acoustic.Acoustic, maxwell.Maxwell])
+@pytest.mark.parametrize("equations", [acoustic.Acoustic, pytest.param(maxwell.Maxwell, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("steps", [FEW - 1, pytest.param(2 * FEW + 3, marks=pytest.mark.slow)])
 def test_derivatives_are_those_of_all_values_kept(equations, steps):
     found = []
@@ -65,6 +65,7 @@ def test_derivatives_twice():
     np.testing.assert_allclose(reverse, forward, rtol=0, atol=1e-12 * float(np.max(np.abs(forward))))
 
 
+@pytest.mark.slow
 def test_memory_follows_a_fraction_of_the_steps():
     """With all values kept each step takes those of several states; here each fourth takes one."""
 

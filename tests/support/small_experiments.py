@@ -20,6 +20,7 @@ FEW_PARTICLES = {
     "cold_collapse": ["particles.count=64"],
     "weibel": ["particles.count=512", "physics.mesh_cells=[8,8]"],
     "zeldovich": ["particles.count=128", "physics.mesh_cells=[16]"],
+    "inverse_pair_potential": [],
 }
 
 
@@ -30,14 +31,14 @@ FINER = {"falling_plate": [36, 60], "airfoil": [32, 64], "swimmer": [80, 32]}
 def small(name):
     """Overrides for two output intervals on a grid of eight cells per axis or so."""
     config = load_config(name)
+    # The run alone; what is sought in it, on its own grid, is in test_inverse_experiments.
+    thin = ["inverse=null"] if config.inverse else []
     if config.schema.of_particles:
         every = 2 * config.time.dt
-        return [*FEW_PARTICLES[name], f"time.end={2 * every!r}", f"time.output_every={every!r}"]
+        return [*FEW_PARTICLES[name], f"time.end={2 * every!r}", f"time.output_every={every!r}", *thin]
     shape = FINER.get(name) or [8 * (1 + axis % 2) for axis in range(len(config.grid.shape))]
     every = config.time.output_every / 16
-    thin = ["physics.layer_cells=2"] if hasattr(config.physics, "layer_cells") else []
+    thin += ["physics.layer_cells=2"] if hasattr(config.physics, "layer_cells") else []
     # What eight cells resolve.
     thin += ["physics.forcing_band=[1,2]"] if getattr(config.physics, "forcing_band", None) else []
-    # The run alone; what is sought in it, on its own grid, is in test_inverse_experiments.
-    thin += ["inverse=null"] if config.inverse else []
     return [f"grid.shape={shape}", f"time.end={2 * every!r}", f"time.output_every={every!r}", *thin]

@@ -10,8 +10,8 @@ import jax
 import numpy as np
 
 from simjax.driver.loop.goodput import COMPILE, GoodputLog
+from simjax.driver.programs.compiled_run import CompiledRun
 from simjax.driver.programs.programs_of_instruments import CompiledInstruments
-from simjax.driver.programs.programs_of_run import CompiledRun
 from simjax.driver.start.build import Plan
 from simjax.parallel import whole
 from simjax.schema.config import AUTO, Config

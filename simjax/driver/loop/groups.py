@@ -16,23 +16,21 @@ from typing import Any, TextIO
 import numpy as np
 
 from simjax.config.folders import GROUPS_NAME, clear_run_folder, resume_differences
-from simjax.driver.loop.first_fault import failing_steps
+from simjax.driver.loop.grouping import Group, filled_group, groups_of, of_group, recorded_groups
 from simjax.driver.loop.judged_triggers import said_of_times, stop_times
 from simjax.driver.loop.single_run import SingleRun
 from simjax.driver.loop.time_limits import is_signal, no_step
 from simjax.driver.output.closing import judged, write_reports
 from simjax.driver.output.frame_files import file_attributes, open_writer
 from simjax.driver.output.instrument_output import InstrumentOutput
-from simjax.driver.output.member_statistics import NEVER
 from simjax.driver.output.provenance import COMPLETED, Part, Run, new_run
-from simjax.driver.output.run_scene import scene_of
 from simjax.driver.programs.compile_cache import compilations
 from simjax.driver.programs.programs_of_instruments import CompiledInstruments
-from simjax.driver.programs.programs_of_run import CompiledFieldRun, CompiledRun, compiled_run
+from simjax.driver.programs.programs_of_run import CompiledRun
 from simjax.driver.result import Result
-from simjax.driver.start.build import check_sides, plan_frames
+from simjax.driver.start.build import plan_frames
 from simjax.driver.start.environment import StopSignals
-from simjax.errors import CheckpointError, ConfigurationError, NumericalError, ResourceError, Stopped
+from simjax.errors import CheckpointError, ConfigurationError, NumericalError, Stopped
 from simjax.io.checkpoint import list_checkpoints
 from simjax.io.files import open_in_run, write_text
 from simjax.io.group_output import GroupFile, write_over_groups, write_samples_over_groups
@@ -42,24 +40,8 @@ from simjax.parallel import whole
 from simjax.processes import processes
 from simjax.report.scene import NOWHERE
 from simjax.schema.config import Config
-from simjax.schema.ensemble import sample_members
-from simjax.schema.ensemble_section import Variation
 from simjax.schema.kinds import write
 from simjax.status import OK, reasons
-
-
-@dataclasses.dataclass(frozen=True)
-class Group:
-    """Members that run together, by their place in the whole ensemble: `own` of them, then the last one to fill up.
-
-    halvings: how often their time step is halved. counted_from: the frame from which each counts in statistics.
-    """
-
-    name: str
-    places: tuple[int, ...]
-    own: int
-    halvings: int = 0
-    counted_from: tuple[int, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,90 +57,6 @@ class Finished:
     frames: tuple[int, ...]
     stop_times: tuple[float, ...]
     stop: Any
-
-
-def first_programs(config: Config, folder: Path | None) -> tuple[CompiledRun, bool]:
-    """The programs of the whole ensemble, or of its first group, and whether it runs in groups.
-
-    folder: of an earlier run, whose groups are kept.
-
-    Raises:
-        ResourceError: not even the smallest group has room.
-    """
-    size, least = config.ensemble.size, config.mesh.ensemble
-    if not config.ensemble.several:
-        return compiled_run(config), False
-    recorded = None if folder is None else processes().decide(lambda: _recorded(folder))
-    if folder is not None and recorded is None:
-        return compiled_run(config), False
-    length = recorded["group"] if recorded is not None else min(config.ensemble.group or size, size)
-    if recorded is not None and length % least:
-        raise ConfigurationError(
-            f"mesh.ensemble={least}: expected a divisor of {length}, the members of each group of the run that goes on."
-        )
-    while True:
-        grouped = length < size or config.ensemble.retry
-        if grouped and config.statistics:
-            raise ConfigurationError(
-                f"statistics: expected null in an ensemble that runs in groups, here of {length} of {size} members, or "
-                "with ensemble.retry; write a smaller ensemble.size, more devices (mesh.ensemble) or no statistics."
-            )
-        try:
-            programs = compiled_run(of_group(config, next(groups_of(config, length))) if grouped else config)
-            programs.require_least_memory(programs.frame_bytes())
-            return programs, grouped
-        except ResourceError:
-            smaller = -(-length // 2 // least) * least
-            # All processes find the same: the memory that they go by is the least that any of them has.
-            if smaller >= length or config.ensemble.group is not None or config.ensemble.statistics.quantiles:
-                raise
-            length = smaller
-
-
-def groups_of(config: Config, length: int) -> Iterator[Group]:
-    """Groups of `length` members in their order; the last one is filled up with its last member."""
-    size = config.ensemble.size
-    for number, first in enumerate(range(0, size, length)):
-        yield _group(f"g{number:04d}", tuple(range(first, min(first + length, size))), length)
-
-
-def _group(name: str, places: Sequence[int], length: int, halvings: int = 0, counted_from: Sequence[int] = ()) -> Group:
-    filling = length - len(places)
-    counted = (*(counted_from or (0,) * len(places)), *(int(NEVER),) * filling)
-    return Group(name, (*places, *(places[-1],) * filling), len(places), halvings, counted)
-
-
-def of_group(config: Config, group: Group) -> Config:
-    """The configuration of the members of a group: what varies is given by its values."""
-    ensemble, time, places = config.ensemble, config.time, list(group.places)
-    drawn = sample_members(config)
-    vary = tuple(Variation(one.path, "values", tuple(drawn[one.path][places].tolist())) for one in ensemble.vary)
-    numbers = np.asarray(ensemble.members)[places]
-    numbers[group.own :] = max(ensemble.members) + 1 + np.arange(len(places) - group.own)  # those that fill up
-    statistics = ensemble.statistics
-    if "variance" in statistics.names and "mean" not in statistics.names:  # to put variances of groups together
-        statistics = dataclasses.replace(statistics, names=("mean", *statistics.names))
-    part = 2.0**-group.halvings
-    return dataclasses.replace(
-        config,
-        title=f"{config.title or config.experiment_name}, members {numbers[0]} to {numbers[group.own - 1]}",
-        ensemble=dataclasses.replace(
-            ensemble,
-            size=len(places),
-            group=None,
-            vary=vary,
-            numbers=tuple(numbers.tolist()),
-            statistics=statistics,
-            retry=False,
-        ),
-        time=dataclasses.replace(
-            time,
-            dt=None if time.dt is None else time.dt * part,
-            courant=None if time.courant is None else time.courant * part,
-            tolerance=None if time.tolerance is None else time.tolerance * part,
-        ),
-        output=dataclasses.replace(config.output, report=False, animation=False),
-    )
 
 
 class GroupedRun:
@@ -180,8 +78,7 @@ class GroupedRun:
 
     def prepare(self) -> None:
         """Everything that can be refused before a file is written, for the members of all groups."""
-        if isinstance(self.programs, CompiledFieldRun):
-            check_sides(self.config, self.programs.domain)
+        self.programs.refuse_sides(self.config)
         limits = []
         for group in self.groups:
             run = self._run_of(group, None)
@@ -214,7 +111,7 @@ class GroupedRun:
 
         from simjax.config.folders import read_provenance
 
-        recorded, own = _recorded(folder), read_provenance(folder)
+        recorded, own = recorded_groups(folder), read_provenance(folder)
         assert recorded is not None
         try:
             text = (folder / ".hydra" / "config.yaml").read_text(encoding="utf-8")
@@ -327,7 +224,7 @@ class GroupedRun:
         groups = []
         for begin in range(0, len(failed), self.length):
             places, counted = zip(*failed[begin : begin + self.length], strict=True)
-            groups.append(_group(f"retry{len(groups):04d}", places, self.length, 1, counted))
+            groups.append(filled_group(f"retry{len(groups):04d}", places, self.length, 1, counted))
         return groups
 
     def _tell_of(self, group: Group, done: Finished, run: Any) -> None:
@@ -336,7 +233,7 @@ class GroupedRun:
         step = f", with the time step halved {group.halvings} time" if group.halvings else ""
         self.tell(f"group {group.name}: {group.own} members{step}, {len(lost)} of them failed")
         schedule = run.plan.schedule_of(min((done.frames[row] for row, _ in lost), default=0))
-        steps = failing_steps(run.programs, run.state, run.clock, schedule, run.pace.longest_call, dict(lost))
+        steps = run.programs.failing_steps(run.state, run.clock, schedule, run.pace.longest_call, dict(lost))
         for row, status in lost:
             where = f"at step {steps[row]}, " if row in steps else ""
             self.tell(
@@ -434,7 +331,7 @@ class GroupedRun:
         outcome = f"{COMPLETED}, with {lost} of {len(statuses)} members frozen on the way" if lost else COMPLETED
         outcome = stopped or outcome
         draws = self.config.output.report or self.config.output.animation
-        scene, failed = scene_of(programs) if draws else NOWHERE, ()
+        scene, failed = programs.scene() if draws else NOWHERE, ()
         with self._alone() as first:
             if first:
                 failed = write_reports(
@@ -467,22 +364,6 @@ class GroupedRun:
         with self._alone() as first:
             if first:
                 self.part.end(outcome, compilations(self.started), failed)
-
-
-def _recorded(folder: Path) -> dict[str, Any] | None:
-    """The record of the groups of a run; None where it does not run in groups.
-
-    Raises:
-        CheckpointError: the record is damaged.
-    """
-    path = folder / GROUPS_NAME
-    if not path.is_file():
-        return None
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        return {"group": int(found["group"]), "finished": list(found["finished"])}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"{path} is damaged ({error}); bring it back from a copy.") from None
 
 
 def _frozen(value) -> Any:

@@ -13,8 +13,8 @@ import numpy as np
 from simjax.driver.output.frame_files import on_host, open_writer
 from simjax.driver.output.member_statistics import NEVER
 from simjax.driver.output.provenance import require_frames
+from simjax.driver.programs.compiled_run import CompiledRun
 from simjax.driver.programs.programs_of_fields import STEPS
-from simjax.driver.programs.programs_of_run import CompiledRun
 from simjax.driver.start.build import Plan
 from simjax.errors import ConfigurationError
 from simjax.io.frame_layout import NO_NUMBERS, MemberNumbers, written_times

@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from simjax.driver.programs.programs_of_run import CompiledRun
+from simjax.driver.programs.compiled_run import CompiledRun
 from simjax.driver.start.environment import device_name
 from simjax.errors import InputOutputError
 from simjax.io.files import write_text

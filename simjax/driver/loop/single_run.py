@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from simjax.config.folders import clear_run_folder
+from simjax.driver.loop.advice import advice_for, refuse_objective
 from simjax.driver.loop.call_length import CallLength
-from simjax.driver.loop.first_fault import advice_for, first_fault, refuse_objective, refuse_start
 from simjax.driver.loop.goodput import CHECKPOINT, SIMULATE, WAITING, GoodputLog
 from simjax.driver.loop.judged_triggers import At, Triggers
 from simjax.driver.loop.profile import profile_run
@@ -28,9 +28,8 @@ from simjax.driver.output.frame_files import require_space
 from simjax.driver.output.instrument_output import at_frame, of_call
 from simjax.driver.output.provenance import COMPLETED, Run, last_outcome, new_run, restore
 from simjax.driver.output.run_folder import RunFolder, logged
-from simjax.driver.programs.programs_of_fields import CompiledFieldRun
+from simjax.driver.programs.compiled_run import CompiledRun
 from simjax.driver.programs.programs_of_instruments import CompiledInstruments
-from simjax.driver.programs.programs_of_run import CompiledRun
 from simjax.driver.result import Result
 from simjax.driver.start import exchange_tuning
 from simjax.driver.start.build import Origin, plan_frames
@@ -89,7 +88,7 @@ class SingleRun:
         refuse_objective(self.programs)
         self.triggers.check()
         self.state, self.clock = self.programs.start()
-        refuse_start(self.programs, self.state)
+        self.programs.refuse_start(self.state)
         self.notes = list(self.programs.notes)
         if self.config.inverse is not None:
             self.notes.append("This is the run as configured; simjax.Search(simulation).run() searches its unknowns.")
@@ -185,7 +184,7 @@ class SingleRun:
                     self._look(self.plan.time_after(0), self.step, first=True)
                     if self.verification:  # there is something to go back to
                         self._checkpoint()
-                    if isinstance(self.programs, CompiledFieldRun) and self.config.storage is not None:
+                    if self.config.storage is not None:
                         given = self.programs, self.plan.schedule, self.state, self.clock
                         self.record.tell(storage_error(*given))
                 reason = self.stopped_by = self._loop(first_frame)
@@ -487,7 +486,7 @@ class SingleRun:
         self._write_open_sets()
         frame = int(np.min(whole(self.clock.frame)))
         schedule = self.plan.schedule_of(frame)
-        where = first_fault(self.programs, self.state, self.clock, schedule, self.pace.longest_call)
+        where = self.programs.first_fault(self.state, self.clock, schedule, self.pace.longest_call)
         kept, advice = self.record.folder / "checkpoints", advice_for(self.programs, status)
         message = (
             f"{reasons(status)}: {where}, after t={self.record.last_time:g}; the last good state (step "

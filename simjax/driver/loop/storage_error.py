@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from simjax.driver.programs.programs_of_fields import CompiledFieldRun
+from simjax.driver.programs.programs_of_run import CompiledRun, compiled_run
 from simjax.integrators.storage import is_kept
 from simjax.stepping.clock import Schedule
 
@@ -17,9 +17,9 @@ FIRST = 32
 """Steps after which the error is measured, or as many as the first frame has."""
 
 
-def storage_error(programs: CompiledFieldRun, schedule: Schedule, state, clock) -> str:
+def storage_error(programs: CompiledRun, schedule: Schedule, state, clock) -> str:
     """A sentence about the field that differs most, by the root mean square over that of its variation."""
-    plain = CompiledFieldRun(dataclasses.replace(programs.config, storage=None))
+    plain = compiled_run(dataclasses.replace(programs.config, storage=None))
     steps, until = min(FIRST, schedule.steps), np.int32(1)
     both = []
     for run, start in ((programs, (state, clock)), (plain, plain.start())):
@@ -34,7 +34,7 @@ def storage_error(programs: CompiledFieldRun, schedule: Schedule, state, clock) 
     )
 
 
-def _errors(programs: CompiledFieldRun, found: Any, exact: Any) -> dict[str, jax.Array]:
+def _errors(programs: CompiledRun, found: Any, exact: Any) -> dict[str, jax.Array]:
     """Differences of all fields, by their place in the state."""
     pairs = zip(jax.tree.leaves_with_path(found), jax.tree.leaves(exact), strict=True)
     return {

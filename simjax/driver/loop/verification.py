@@ -14,8 +14,8 @@ import numpy as np
 from jax import Array, lax
 from jax.sharding import Mesh, NamedSharding
 
+from simjax.driver.programs.compiled_run import CompiledRun
 from simjax.driver.programs.programs_of_instruments import CompiledInstruments
-from simjax.driver.programs.programs_of_run import CompiledRun
 from simjax.io.checkpoint import list_checkpoints
 from simjax.parallel import whole
 from simjax.stepping.simulate import Schedule

@@ -10,7 +10,7 @@ import numpy as np
 
 from simjax.config.folders import config_yaml, default_yaml
 from simjax.driver.output.run_checks import check_run
-from simjax.driver.programs.programs_of_run import CompiledRun
+from simjax.driver.programs.compiled_run import CompiledRun
 from simjax.driver.start.environment import command_line, device_name, versions
 from simjax.io.run_numbers import read_numbers
 from simjax.report.scene import Scene

@@ -14,17 +14,14 @@ import numpy as np
 from jax.sharding import NamedSharding
 
 from simjax.config.folders import config_yaml
-from simjax.driver.output.member_statistics import Statistics, as_written
+from simjax.driver.programs.compiled_run import CompiledRun, MemberStatistics
 from simjax.driver.programs.programs_of_fields import STEPS
 from simjax.driver.programs.programs_of_instruments import sample_bytes
-from simjax.driver.programs.programs_of_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
 from simjax.driver.start.build import Plan
 from simjax.driver.start.environment import device_name, git_state, versions
 from simjax.io.files import require_free_space
 from simjax.io.frame_output import CONSOLIDATE_BYTES, FrameWriter
 from simjax.io.grid_layout import RANK
-from simjax.io.grid_output import GridWriter
-from simjax.io.particle_output import ParticleWriter
 from simjax.io.segments import WHOLE, Part
 from simjax.models.measures import measure_of
 from simjax.parallel import Bounds, whole
@@ -81,39 +78,7 @@ def open_writer(
         "about": describe_numbers(programs),
         "parts": own_parts(programs),
     }
-    if isinstance(programs, CompiledParticleRun):
-        family, start = programs.family, programs.start_of
-        bounds, charge = family.bounds, family.charge(start)
-        every = np.arange(start.count)
-        chosen = every if programs.written is None else programs.written
-        return ParticleWriter(
-            folder,
-            lower=bounds.lower,
-            upper=bounds.upper,
-            periodic=bounds.periodic,
-            names=programs.names,
-            scalars=family.scalars,
-            numbers=chosen,
-            of=start.count,
-            species=start.species[chosen],
-            species_names=family.species,
-            mass=family.mass(start)[chosen],
-            charge=None if charge is None else charge[chosen],
-            **options,
-        )
-    assert isinstance(programs, CompiledFieldRun)
-    return GridWriter(
-        folder,
-        programs.grid,
-        programs.outputs,
-        periodic=[axis.periodic for axis in config.boundaries],
-        time_units=config.schema.time_units,
-        length_units=config.schema.length_units,
-        member_numbers=config.ensemble.members,
-        statistics=programs.config.ensemble.statistics,
-        reduced=programs.observed,
-        **options,
-    )
+    return programs.writer(folder, config, options)
 
 
 def file_attributes(config: Config, run_id: str) -> dict[str, Any]:
@@ -174,7 +139,7 @@ def dataset_of(
 
 
 def on_host(
-    programs: CompiledRun, fields, diagnostics, parts: Sequence[Part] = (WHOLE,), statistics: Statistics = ()
+    programs: CompiledRun, fields, diagnostics, parts: Sequence[Part] = (WHOLE,), statistics: MemberStatistics = ()
 ) -> tuple[list[dict[str, np.ndarray]], dict[str, np.ndarray]]:
     """Variables and numbers of one time by part, as the writer takes them, and the numbers of all members."""
     numbers = {name: np.asarray(whole(d), np.float64)[None] for name, d in diagnostics.items()}
@@ -182,7 +147,7 @@ def on_host(
     for part in parts:
         members = slice(*part.ranges.get("member", (None,)))
         own = {name: u[None] for name, u in programs.assemble(fields, part.ranges).items()}
-        own |= as_written(programs, statistics, part.ranges)
+        own |= programs.written_statistics(statistics, part.ranges)
         written.append(own | {name: d[:, members] if d.ndim > 1 else d for name, d in numbers.items()})
     return written, numbers
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 
 from simjax.core.model import Output
 from simjax.grid import Grid
-from simjax.instruments.operators import Instrumental, View
+from simjax.instruments.operators import BalanceEntry, Instrumental, View
+from simjax.models.balances import WithAccounts
 from simjax.schema.instruments import InstrumentConfig
 
 
@@ -31,3 +32,11 @@ class Instrument(NamedTuple):
     def seen_shape(self, operator: Instrumental, grid: Grid) -> tuple[int, ...]:
         """The shape of what `seen` returns, of all devices together."""
         return () if self.source.kind == "box_mean" else operator.shape(grid)
+
+
+def balance_instrument(source: InstrumentConfig, model: Any) -> Instrument:
+    """An instrument that reads every number of the balances of some quantities, which the model has."""
+    assert isinstance(model, WithAccounts)
+    told = model.described(source.of)
+    outputs = {name: Output(name, (), measure.units, measure.long_name) for name, measure in told.items()}
+    return Instrument(source, {name: BalanceEntry(name) for name in told}, outputs)

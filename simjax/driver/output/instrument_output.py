@@ -12,8 +12,8 @@ import jax
 import numpy as np
 
 from simjax.driver.output.instrument import Instrument
+from simjax.driver.programs.compiled_run import CompiledRun
 from simjax.driver.programs.programs_of_instruments import CompiledInstruments
-from simjax.driver.programs.programs_of_run import CompiledRun
 from simjax.driver.start.build import Plan
 from simjax.grid import AXES, Grid
 from simjax.instruments.body_surface import BodySurface

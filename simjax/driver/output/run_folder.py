@@ -28,13 +28,11 @@ from simjax.driver.loop.time_limits import limit_reached
 from simjax.driver.output.closing import judged, write_reports
 from simjax.driver.output.frame_files import dataset_of, file_attributes, on_host, open_writer
 from simjax.driver.output.instrument_output import InstrumentOutput
-from simjax.driver.output.member_statistics import Statistics, reduced
 from simjax.driver.output.provenance import Part, Run, description, require_frames
-from simjax.driver.output.run_scene import scene_of
 from simjax.driver.output.statistics_output import StatisticsOutput
 from simjax.driver.programs.compile_cache import cache_notes, compilations
+from simjax.driver.programs.compiled_run import CompiledRun, MemberStatistics
 from simjax.driver.programs.programs_of_instruments import CompiledInstruments
-from simjax.driver.programs.programs_of_run import CompiledRun
 from simjax.driver.start.build import Plan
 from simjax.driver.start.environment import version_notes
 from simjax.io.checkpoint import Checkpoints
@@ -67,7 +65,7 @@ class _Frame:
     step: int
     fields: dict[str, jax.Array]
     diagnostics: dict[str, jax.Array]
-    statistics: Statistics
+    statistics: MemberStatistics
     clock: Clock
 
 
@@ -236,7 +234,7 @@ class RunFolder:
     def add(self, time: float, step: int, observed, clock, pace: CallLength) -> None:
         """Take a frame that was just dispatched; write and show those before it, which are done by now."""
         fields, diagnostics = observed
-        fields, statistics = reduced(self.programs, fields, clock)
+        fields, statistics = self.programs.with_statistics(fields, clock)
         for leaf in jax.tree.leaves((fields, diagnostics, statistics)):
             if leaf.is_fully_addressable or leaf.is_fully_replicated:
                 leaf.copy_to_host_async()
@@ -407,7 +405,7 @@ class RunFolder:
         draws = self.config.output.report or self.config.output.animation
         if self.display is not None and draws:
             self.display.message("drawing the summary, the animation and the report")
-        scene = scene_of(self.programs) if draws else NOWHERE
+        scene = self.programs.scene() if draws else NOWHERE
         if self.group.first:
             with self.goodput.during(OUTPUT):
                 self.failed_checks = write_reports(

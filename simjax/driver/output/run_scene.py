@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from simjax.driver.programs.programs_of_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
+from simjax.driver.programs.programs_of_fields import CompiledFields
+from simjax.driver.programs.programs_of_particles import CompiledParticles
 from simjax.driver.start.build import build_model, coefficient_fields, exact_solution
 from simjax.grid import AXES, CENTER
 from simjax.models.formulas import FormulaValue
@@ -22,14 +23,15 @@ MOST_CELLS = 2**24
 """Cells up to which media and exact solutions are formed on the host for pictures."""
 
 
-def scene_of(programs: CompiledRun) -> Scene:
+def scene_of_particles(programs: CompiledParticles) -> Scene:
+    """The sizes of particles and the sides of their box, for pictures of a run."""
+    sizes = programs.family.diameters()
+    periodic = tuple(programs.family.bounds.periodic)
+    return Scene(diameters=None if sizes is None else np.asarray(sizes), periodic=periodic)
+
+
+def scene_of_fields(programs: CompiledFields) -> Scene:
     """Bodies, media, sources and the exact solution of a run, for its pictures; of an ensemble, its first member's."""
-    if isinstance(programs, CompiledParticleRun):
-        family = programs.family
-        sizes = family.diameters()
-        bounds = family.bounds
-        return Scene(diameters=None if sizes is None else np.asarray(sizes), periodic=tuple(bounds.periodic))
-    assert isinstance(programs, CompiledFieldRun)
     config, grid = programs.config, programs.grid
     box = tuple(zip(grid.lower, grid.upper, strict=True))
     periodic = tuple(axis.periodic for axis in config.boundaries)
@@ -46,7 +48,7 @@ def scene_of(programs: CompiledRun) -> Scene:
 
 
 def _bodies(
-    programs: CompiledFieldRun, found: Mapping[str, np.ndarray], name: str | None
+    programs: CompiledFields, found: Mapping[str, np.ndarray], name: str | None
 ) -> tuple[Callable[[float], np.ndarray] | None, bool]:
     """The distance from bodies at a time, by the name of the coefficient, and whether they move."""
     if name is None:
@@ -71,7 +73,7 @@ def _walls(config: Config) -> frozenset[tuple[str, str]]:
 
 
 def _inside(
-    programs: CompiledFieldRun,
+    programs: CompiledFields,
 ) -> tuple[
     Mapping[str, np.ndarray], Mapping[str, np.ndarray], Mapping[str, Callable[[float], np.ndarray]], Callable | None
 ]:

@@ -49,12 +49,20 @@ class ConstantParts(eqx.Module):
         return jax.tree.unflatten(jax.tree.structure(self), [PartitionSpec(*names) for names in self.axes])
 
 
-def form_parts(config: Config, domain: Domain, values: Values, files: Mapping[str, Any]) -> ConstantParts | None:
-    """The parts of this device, within a program; None if the model has none."""
+def form_parts(
+    config: Config, domain: Domain, values: Values, files: Mapping[str, Any]
+) -> tuple[ConstantParts | None, ConstantParts | None]:
+    """The parts of this device, within a program, for steps and for the start; None if the model has none."""
     if not config.coefficients:
-        return None
+        return None, None
     model, params = bare_model(config, domain, values, files)
-    arrays, known = eqx.partition(model.constant_parts(params), eqx.is_array)
+    first = model.parts_at_start(params)
+    begun = model if first is None else model.with_parts(first)
+    return _of_tree(begun.constant_parts(params)), _of_tree(first)
+
+
+def _of_tree(parts: Any) -> ConstantParts | None:
+    arrays, known = eqx.partition(parts, eqx.is_array)
     leaves, structure = jax.tree.flatten(arrays)
     return ConstantParts(tuple(leaves), ((),) * len(leaves), structure, known) if leaves else None
 
@@ -75,7 +83,7 @@ def parts_on_devices(
     varying: list[frozenset[str]] = []
 
     def look(values, files):
-        traced.append(form_parts(config, domain, values, files))
+        traced.append(form_parts(config, domain, values, files)[0])
         varying.extend(varying_axes(leaf) for leaf in jax.tree.leaves(traced))
         return ()
 
@@ -86,7 +94,7 @@ def parts_on_devices(
     axes = tuple(tuple(name for name in order if name in names) for names in varying)
 
     def formed(values, files):
-        parts = form_parts(config, domain, values, files)
+        parts, _ = form_parts(config, domain, values, files)
         assert parts is not None
         return parts.over(axes)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from simjax.core.model import Output
-from simjax.driver.programs.programs_of_run import CompiledFieldRun
+from simjax.driver.programs.programs_of_fields import CompiledFields
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.instruments.body_surface import BodySurface, SurfacePoints, nearest_points, rays_around
@@ -20,7 +20,7 @@ SLOPE = 1e-6
 
 
 def along_bodies(
-    source: InstrumentConfig, programs: CompiledFieldRun
+    source: InstrumentConfig, programs: CompiledFields
 ) -> tuple[dict[str, Instrumental], dict[str, Output]]:
     """The operator of each reading, and how it is described."""
     points, schema = points_of(source), programs.config.schema

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from simjax.core.model import Output
-from simjax.driver.programs.programs_of_run import CompiledFieldRun
+from simjax.driver.programs.programs_of_fields import CompiledFields
 from simjax.grid import AXES, Grid
 from simjax.instruments.operators import Instrumental
 from simjax.instruments.surfaces import SurfaceIntegral, faces_of_box, plane
@@ -12,9 +12,7 @@ from simjax.models.measures import product_of_units, to_the_power
 from simjax.schema.instruments import InstrumentConfig
 
 
-def of_several(
-    source: InstrumentConfig, programs: CompiledFieldRun
-) -> tuple[dict[str, Instrumental], dict[str, Output]]:
+def of_several(source: InstrumentConfig, programs: CompiledFields) -> tuple[dict[str, Instrumental], dict[str, Output]]:
     """The operator of each reading, and how it is described."""
     schema, grid = programs.config.schema, programs.grid
     operators: dict[str, Instrumental] = {}

@@ -7,7 +7,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.sharding import PartitionSpec
 
 from simjax.config.read_stretched_grid import grid_of
@@ -18,8 +17,10 @@ from simjax.core.mappings import traced_lines
 from simjax.core.model import ExplicitModel, Output
 from simjax.driver.programs.compiled_run import SECTIONS, CompiledRun
 from simjax.driver.programs.constant_parts import ConstantParts, form_parts, parts_on_devices
+from simjax.driver.programs.written_fields import WrittenFields
 from simjax.driver.shared_programs import share
 from simjax.driver.start.build import (
+    FIRST_PARTS,
     PARTS,
     build_model,
     check_sides,
@@ -40,7 +41,7 @@ from simjax.io.initial import FieldFile, require_finite
 from simjax.jaxpr.varying import vary_like
 from simjax.models import faces
 from simjax.models.measures import checked_measures
-from simjax.parallel import decompose, distribute, place_parts, region
+from simjax.parallel import decompose, distribute, place_parts
 from simjax.report.check import ROUNDING
 from simjax.schema.config import Config, Given, component_count
 from simjax.schema.statistics import QUANTILES
@@ -56,8 +57,8 @@ ROUNDINGS = 30
 """So many in a step, one on another: those of transforms and of what their sum is taken from."""
 
 
-class CompiledFieldRun(CompiledRun):
-    """Compiled programs of a run of fields.
+class CompiledFields(CompiledRun):
+    """Compiled programs of fields.
 
     fields: those that come from files. outputs: what is written, of every member. observed: what `observe` returns:
     these, or all variables where statistics over members alone are written.
@@ -66,11 +67,9 @@ class CompiledFieldRun(CompiledRun):
     seconds = (1e-8, 1e-10)
     smaller = "a coarser grid.shape"
     content, units = "fields", ("cells", "cells/s")
-    moving = False
-    """True where cells follow the numbers that a stretching is made of, which then have derivatives."""
 
-    def __init__(self, config: Config, given: Sequence[str] = (), absent: Sequence = ()):
-        super().__init__(config, given, absent)
+    def __init__(self, config: Config, given: Sequence[str] = (), absent: Sequence = (), start: Any = None):
+        super().__init__(config, given, absent, start)
         self.grid = grid_of(config.grid_of_fields())
         self.size = self.grid.cells
         self.domain = decompose(self.grid, self.mesh, overlap=config.mesh.overlap, implementation=config.implementation)
@@ -104,10 +103,10 @@ class CompiledFieldRun(CompiledRun):
             )
 
     def choose_variables(self):
-        self._layouts = faces.output_layouts(self.model)
         chosen = self.config.output.fields
         self.outputs = self.model.outputs() if chosen is None else self.outputs_named(chosen)
         self.observed = self.outputs or (self.model.outputs() if self.config.ensemble.statistics else ())
+        self._written = WrittenFields(self.config.schema, self.grid, self.observed, faces.output_layouts(self.model))
 
     def outputs_named(self, chosen: Sequence[str]) -> tuple[Output, ...]:
         """Outputs by the names that `output.fields` takes: the model's own, then those derived from them."""
@@ -236,10 +235,12 @@ class CompiledFieldRun(CompiledRun):
         return share(key, make)(self.host_values(), self.fields)
 
     def prepared(self, values, fields):
-        parts = form_parts(self._taken, self._domain_of(values), values, fields)
-        return fields if parts is None else {**fields, PARTS: parts}
+        parts, first = form_parts(self._taken, self._domain_of(values), values, fields)
+        found = {} if parts is None else {PARTS: parts}
+        return {**fields, **found, **({} if first is None else {FIRST_PARTS: first})}
 
     def begin(self, values, fields, steps_per_exchange=0):
+        fields = {**fields, PARTS: fields.get(FIRST_PARTS, fields.get(PARTS))}
         model, params = self.build(values, fields, steps_per_exchange)
         return self._begun(self._taken, model, params, values, 0, fields), jnp.asarray(OK, jnp.int32)
 
@@ -258,7 +259,7 @@ class CompiledFieldRun(CompiledRun):
         beside = [output.name for output in more if output.name not in fields]
         if beside:
             free = model.free_faces(t, state, params)
-            fields = {**fields, **{name: self.derived(name, model, fields, free, t) for name in beside}}
+            fields = {**fields, **{name: self._written.derived(name, model, fields, free, t) for name in beside}}
         numbers = functools.cache(lambda: self.diagnostics(model, t, state, params))
         balances = functools.cache(lambda: model.readings(state, params)) if self.config.outputs.balanced else dict
         periodic = tuple(axis.periodic for axis in self.config.boundaries)
@@ -323,7 +324,7 @@ class CompiledFieldRun(CompiledRun):
 
     def observe(self):
         if self._observe is None:
-            walled = self._walled()
+            written = self._written
 
             def look(values, files, state, clock, t):
                 # Numbers stay the same on all devices, so that what is made of them and of sums is so too, by its type.
@@ -339,7 +340,7 @@ class CompiledFieldRun(CompiledRun):
                 diagnostics |= self._roundings(model, t, clock.dt, state, params)
                 # A frozen member has no fields at this time.
                 good = clock.status == OK
-                observed = (self._written(model, fields, walled, t, state, params), diagnostics)
+                observed = (written.of_block(model, fields, t, state, params), diagnostics)
                 return *jax.tree.map(lambda u: jnp.where(good, u, jnp.nan), observed), jnp.zeros_like(clock.status)
 
             specs = (self._one, self._file_specs, self.state_specs, self._one, PartitionSpec())
@@ -386,31 +387,6 @@ class CompiledFieldRun(CompiledRun):
         """Statistics over the members that count, as `statistics` returns them."""
         return self.statistics()(fields, clock, self._place(self.counted_from, self._one))
 
-    def _walled(self) -> dict[str, tuple[int, ...]]:
-        """Axes along which a written variable lies on faces, the upper wall's among them."""
-        return {o.name: faces.walled_faces(o, self._layouts[o.name]) for o in self.observed if o.name in self._layouts}
-
-    def _written(self, model, fields, walled, t, state, params) -> dict[str, Any]:
-        """The variables to write on this block, with what lies on upper wall faces beside them."""
-        layouts, free = faces.output_layouts(model), model.free_faces(t, state, params)
-        result = {}
-        for output in self.observed:
-            name = output.name
-            if name not in fields:
-                result[name] = self.derived(name, model, fields, free, t)
-                continue
-            result[name] = fields[name]
-            if walled.get(name):
-                beyond = faces.upper_faces(model.domain, fields[name], layouts[name], walled[name], free.get(name), t)
-                result |= {_beyond(name, axes): piece for axes, piece in beyond.items()}
-        return result
-
-    def derived(self, name: str, model, fields, free, t) -> jax.Array:
-        """A variable at cell centres that is made of the model's own `fields`, on this block."""
-        how = self.config.schema.derived(self.grid.ndim)[name]
-        parts = faces.centered_components(model, fields, free, how.components, t)
-        return parts[0] if how.centered else faces.magnitude(parts)
-
     @property
     def cut_shape(self):
         lead = () if self.members is None else (self.members,)
@@ -429,32 +405,10 @@ class CompiledFieldRun(CompiledRun):
     def assemble(self, fields, ranges, ahead=None):
         """The same; ahead: names and sizes of the axes before those of space, by default that of the members."""
         members = () if self.members is None else (("member", self.members),)
-        axes_of = [*(members if ahead is None else ahead), *zip(AXES, self.grid.shape, strict=False)]
-        cells = [ranges.get(name, (0, size)) for name, size in axes_of]
-        first = len(axes_of) - self.grid.ndim
-        result = {o.name: region(fields[o.name], cells) for o in self.observed if o.name in fields}
-        for name, axes in self._walled().items():
-            above = tuple(axis for axis in axes if cells[first + axis][1] == self.grid.shape[axis])
-            above = above if name in result else ()
-            if above:
-                u = result[name]
-                whole = np.empty([n + (k - first in above) for k, n in enumerate(u.shape)], u.dtype)
-                whole[tuple(slice(n) for n in u.shape)] = u
-                for beyond in faces.subsets(above):
-                    piece, at, of = fields[_beyond(name, beyond)], [slice(n) for n in u.shape], list(cells)
-                    for axis in (first + axis for axis in beyond):
-                        at[axis], of[axis] = slice(-1, None), (piece.shape[axis] - 1, piece.shape[axis])
-                    whole[tuple(at)] = region(piece, of)
-                result[name] = whole
-        return result
+        return self._written.arranged(fields, ranges, members if ahead is None else ahead)
 
 
 def _of_steps(clock: Clock, dtype) -> dict[str, jax.Array]:
     """Numbers of the control of errors so far, by the names of `STEPS`."""
     assert clock.control is not None
     return dict(zip(STEPS, (clock.dt, clock.step.astype(dtype), clock.control.rejected.astype(dtype)), strict=True))
-
-
-def _beyond(name: str, axes: tuple[int, ...]) -> str:
-    """The name, among what is observed, of a variable's values on upper wall faces of `axes`."""
-    return f"{name} beyond {''.join(AXES[axis] for axis in axes)}"

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import jax
@@ -14,35 +13,15 @@ from jax.sharding import PartitionSpec
 
 from simjax.core.model import Output
 from simjax.driver.output.instrument import Instrument
-from simjax.driver.programs.operators_along_bodies import along_bodies
-from simjax.driver.programs.operators_of_several import of_several
-from simjax.driver.programs.programs_of_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
+from simjax.driver.programs.compiled_run import CompiledRun
 from simjax.driver.programs.programs_of_statistics import CompiledStatistics
 from simjax.driver.start.build import Plan
-from simjax.errors import ConfigurationError
-from simjax.grid import AXES
-from simjax.instruments.distributions import Histogram, VectorSpectrum
 from simjax.instruments.operators import (
-    BalanceEntry,
-    BoxAverage,
     Instrumental,
-    PointSensors,
-    Slice,
-    complete_shells,
 )
-from simjax.instruments.particle_operators import (
-    MeanSquareDisplacement,
-    MeshTemperature,
-    MeshVelocity,
-    NumberDensity,
-    RadialDistribution,
-    Tracks,
-)
-from simjax.io.statistic_variables import squared
 from simjax.jaxpr.varying import vary_like
-from simjax.models.balances import WithAccounts
 from simjax.parallel import whole
-from simjax.schema.instruments import TOLERANCE, InstrumentConfig, due_steps, line_points
+from simjax.schema.instruments import TOLERANCE, InstrumentConfig, due_steps
 from simjax.status import OK
 from simjax.stepping.clock import Schedule
 from simjax.stepping.watching import Halt, Readings, Sight, Watch, advance_watching, due_by_number, due_by_time
@@ -283,129 +262,7 @@ def reading_of(source: InstrumentConfig, variable: str, programs: CompiledRun) -
 
 def _instrument(source: InstrumentConfig, programs: CompiledRun) -> Instrument:
     """The operators of an instrument, each checked against the grid."""
-    if isinstance(programs, CompiledParticleRun):
-        found = _of_particles(source, programs)
-    else:
-        assert isinstance(programs, CompiledFieldRun)
-        found = _of_fields(source, programs)
+    found = programs.instrument(source)
     for operator in found.operators.values():
         operator.check(programs.domain.grid)
     return found
-
-
-def _of_fields(source: InstrumentConfig, programs: CompiledFieldRun) -> Instrument:
-    if source.kind == "balance":
-        return _balances(source, programs)
-    if source.kind == "body_surface":
-        return Instrument(source, *along_bodies(source, programs))
-    variables = programs.outputs_named(source.of)
-    if source.kind == "spectrum":
-        return Instrument(source, *_spectra(source, programs), variables)
-    if source.kind in ("surface_integral", "structure_function", "correlation"):
-        return Instrument(source, *of_several(source, programs), variables)
-    outputs = {output.name: output for output in variables}
-    if source.kind == "histogram":
-        of = "the volume" if programs.grid.stretched else "cells"
-        outputs = {name: _share_of(of, output) for name, output in outputs.items()}
-    operators = {name: _operator(source, name) for name in outputs}
-    return Instrument(source, operators, outputs, variables)
-
-
-def _of_particles(source: InstrumentConfig, programs: CompiledParticleRun) -> Instrument:
-    name, given = source.kind, source.given
-    if name == "balance":
-        return _balances(source, programs)
-    if name == "tracks":
-        return Instrument(source, *_tracks(source, programs))
-    if name == "density":
-        return Instrument(source, *_on_mesh(source, programs))
-    if name == "radial_distribution":
-        operator: Instrumental = RadialDistribution(radii=given["radii"], width=given["width"])
-        about = "pairs at a distance, over those of independent particles"
-    else:
-        operator = MeanSquareDisplacement(lengths=programs.domain.grid.lengths)
-        about = "mean over particles of the squared distance from where each started"
-    return Instrument(source, {name: operator}, {name: Output(name, (), "1", about)})
-
-
-def _tracks(source: InstrumentConfig, programs: CompiledParticleRun) -> tuple[dict[str, Any], dict[str, Output]]:
-    """The places and velocities of tagged particles."""
-    ids = source.given["ids"]
-    if max(ids) >= programs.size:
-        raise ConfigurationError(
-            f"outputs: {source.name} has ids with {max(ids)}: expected numbers from 0 to {programs.size - 1}, as there "
-            f"are {programs.size} particles."
-        )
-    about = {"position": "place, beyond the box where it went on", "velocity": "velocity"}
-    known = {name: text for name, text in about.items() if name in programs.variable_names}
-    operators = {name: Tracks(name, ids, programs.domain.grid.lengths) for name in known}
-    return operators, {name: Output(name, (), "1", text) for name, text in known.items()}
-
-
-def _on_mesh(source: InstrumentConfig, programs: CompiledParticleRun) -> tuple[dict[str, Any], dict[str, Output]]:
-    """The number, the mean velocity and the temperature of the particles in the cells of a mesh."""
-    cells, family = source.given["shape"], programs.family
-    varied = [one.path for one in programs.config.ensemble.vary if one.path in family.mass_keys]
-    if varied and "temperature" in source.of:
-        raise ConfigurationError(
-            f"outputs: {source.name} of temperature expects masses that are the same in all members, and {varied[0]} "
-            "varies; leave temperature out."
-        )
-    operators, mass = {}, family.mass(programs.start_of)
-    if "number_density" in source.of:
-        operators["number_density"] = NumberDensity(cells=cells)
-    if "velocity" in source.of:
-        for axis in range(len(cells)):
-            name = f"mean_velocity_{AXES[axis]}"
-            operators[name] = MeshVelocity(cells=cells, axis=axis, mass=mass, variable=name)
-    if "temperature" in source.of:
-        operators["temperature"] = MeshTemperature(cells=cells, mass=mass)
-    about = {"number_density": "particles per volume", "temperature": "temperature of velocities about their mean"}
-    texts = {name: about.get(name, name.replace("_", " ")) for name in operators}
-    return operators, {name: Output(name, (), "1", f"{text}, by clouds in cells") for name, text in texts.items()}
-
-
-def _balances(source: InstrumentConfig, programs: CompiledFieldRun | CompiledParticleRun) -> Instrument:
-    """Every number of the balances of some quantities."""
-    assert isinstance(programs.model, WithAccounts)
-    told = programs.model.described(source.of)
-    outputs = {name: Output(name, (), measure.units, measure.long_name) for name, measure in told.items()}
-    return Instrument(source, {name: BalanceEntry(name) for name in told}, outputs)
-
-
-def _share_of(what: str, output: Output) -> Output:
-    about = f"share of {what} by {output.long_name or output.name}"
-    return dataclasses.replace(output, units="1", long_name=about, standard_name="")
-
-
-def _operator(source: InstrumentConfig, variable: str) -> Instrumental:
-    given: Mapping[str, Any] = source.given
-    match source.kind:
-        case "slice":
-            (axis, position), *_ = given.items()
-            return Slice(variable, AXES.index(axis), position)
-        case "probe":
-            return PointSensors(variable, given["points"])
-        case "line":
-            return PointSensors(variable, line_points(given))
-        case "box_mean":
-            return BoxAverage(variable, [given["lower"]], [given["upper"]])
-        case "histogram":
-            return Histogram(variable, given["bins"], given["lower"], given["upper"])
-    raise AssertionError(f"The configuration let through an instrument of kind {source.kind!r}.")
-
-
-def _spectra(source: InstrumentConfig, programs: CompiledFieldRun) -> tuple[dict[str, Any], dict[str, Output]]:
-    """The energy of each variable or field by wavenumber, that of a vector summed over its components."""
-    grid, along = programs.grid, source.given.get("along")
-    axis = None if along is None else AXES.index(along)
-    shells = source.given.get("shells") or (complete_shells(grid) if axis is None else (grid.shape[axis] - 1) // 2)
-    operators, outputs = {}, {}
-    for name in source.of:
-        own = programs.outputs_named([name])
-        key = f"{name}_spectrum"
-        operators[key] = VectorSpectrum(key, tuple(output.name for output in own), shells, axis)
-        which = "wavenumber" if along is None else f"wavenumber along {along}"
-        text = f"energy of {name.replace('_', ' ')} by {which}, half the square in each shell"
-        outputs[key] = Output(key, own[0].offset, squared(own[0].units), text)
-    return operators, outputs

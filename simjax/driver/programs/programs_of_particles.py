@@ -35,8 +35,8 @@ GROWTH = 1.5
 MOST_GROWTHS = 12
 
 
-class CompiledParticleRun(CompiledRun):
-    """Compiled programs of a run of particles. names: the variables that are written, beside the fixed ones.
+class CompiledParticles(CompiledRun):
+    """Compiled programs of particles. names: the variables that are written, beside the fixed ones.
     written: numbers of the particles that are written, in their order; None: all.
 
     start: the particles as they start, where they are known; else they are placed as the configuration says.
@@ -46,8 +46,8 @@ class CompiledParticleRun(CompiledRun):
     smaller = "fewer particles"
     content = "particles"
 
-    def __init__(self, config: Config, given: Sequence[str] = (), absent: Sequence = (), *, start: Start | None = None):
-        super().__init__(config, given, absent)
+    def __init__(self, config: Config, given: Sequence[str] = (), absent: Sequence = (), start: Start | None = None):
+        super().__init__(config, given, absent, start)
         self.family = family_of(config)
         self.measures = self.family.measures
         for path in given:
@@ -61,7 +61,7 @@ class CompiledParticleRun(CompiledRun):
             ("particles", self.family.units),
         )
         self.start_of = self.family.start() if start is None else start
-        self.size = self.start_of.count
+        self.size = self.particles = self.start_of.count
         self.choose_variables()
         self.written = chosen_particles(config, self.start_of)
         self._growths = 0
@@ -82,6 +82,10 @@ class CompiledParticleRun(CompiledRun):
         self.require_least_memory()
         self.values = self._place_values()
         self.files = self._place(files, self._file_specs)
+
+    @classmethod
+    def places(cls, config):
+        return family_of(config).start()
 
     # ------------------------------------------------------------------ arrays that are arguments
 
@@ -241,7 +245,7 @@ class CompiledParticleRun(CompiledRun):
 
             def look(values, files, state, clock, t):
                 model, params = self.build(values, files)
-                diagnostics = super(CompiledParticleRun, self).diagnostics(model, t, state, params)
+                diagnostics = super(CompiledParticles, self).diagnostics(model, t, state, params)
                 status = diagnostics.pop("status", jnp.zeros((), jnp.int32))
                 good = clock.status == OK
                 arrays = {name: u for name, u in self._arrays(model, state, params).items() if name in kept}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,9 @@ from jax.sharding import PartitionSpec
 from simjax.core.domain import Domain
 from simjax.core.model import Output
 from simjax.driver.output.instrument import Instrument
-from simjax.driver.programs.programs_of_run import CompiledFieldRun, CompiledRun
+from simjax.driver.output.statistic import Statistic
+from simjax.driver.programs.compiled_run import CompiledRun
+from simjax.driver.programs.programs_of_fields import CompiledFields
 from simjax.driver.start.build import Plan
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER
@@ -29,35 +31,6 @@ from simjax.stepping.moments import Averages, Moments, Sums
 from simjax.stepping.watching import Gathering, Phases, Start, due_at_frames, due_by_time
 
 
-class Statistic(NamedTuple):
-    """A time statistic of a run, an entry of `statistics`. over: the axes that are averaged over, by number.
-    instrument: what `variables` are read by, where they are no fields."""
-
-    source: StatisticsConfig
-    variables: tuple[Output, ...]
-    moments: Moments
-    over: tuple[int, ...]
-    instrument: Instrument | None = None
-
-    def shapes(self, domain: Domain) -> dict[str, tuple[int, ...]]:
-        """The shape of each variable's statistics, of all devices together."""
-        if self.instrument is not None:
-            operators = self.instrument.operators.items()
-            return {name: self.instrument.seen_shape(operator, domain.grid) for name, operator in operators}
-        shape = tuple(domain.grid.shape[axis] for axis in self.kept(domain.grid.ndim))
-        return {one.name: shape for one in self.variables}
-
-    def spec(self, domain: Domain) -> PartitionSpec:
-        """The partition of every variable's statistics."""
-        if self.instrument is not None:
-            return next(iter(self.instrument.operators.values())).spec(domain)
-        return PartitionSpec(*(domain.spec()[axis] for axis in self.kept(domain.grid.ndim)))
-
-    def kept(self, ndim: int) -> tuple[int, ...]:
-        """The axes that are not averaged over."""
-        return tuple(axis for axis in range(ndim) if axis not in self.over)
-
-
 class CompiledStatistics:
     """The statistics in time of a run, by name; none of a run without."""
 
@@ -67,10 +40,8 @@ class CompiledStatistics:
         for source in programs.config.statistics:
             if source.of_instrument:
                 self.entries[source.name] = _of_instrument(source, instruments[source.of[0]])
-            elif isinstance(programs, CompiledFieldRun):
-                self.entries[source.name] = _of_fields(source, programs)
             else:
-                self.entries[source.name] = _of_instrument(source, _quantities(source, programs))
+                self.entries[source.name] = programs.statistic(source)
 
     def __bool__(self) -> bool:
         return bool(self.entries)
@@ -205,6 +176,11 @@ def _of_instrument(source: StatisticsConfig, instrument: Instrument) -> Statisti
     return Statistic(source, variables, _moments(source.kinds, [one.name for one in variables]), (), instrument)
 
 
+def statistic_of_quantities(source: StatisticsConfig, programs: CompiledRun) -> Statistic:
+    """The statistics of numbers that the model tells of its particles."""
+    return _of_instrument(source, _quantities(source, programs))
+
+
 def _quantities(source: StatisticsConfig, programs: CompiledRun) -> Instrument:
     """An instrument that reads numbers that the model tells of its particles."""
     known = sorted(programs.observed_shapes()[1])
@@ -223,7 +199,8 @@ def _quantities(source: StatisticsConfig, programs: CompiledRun) -> Instrument:
     return Instrument(read_by, {name: Diagnostic(name) for name in outputs}, outputs)
 
 
-def _of_fields(source: StatisticsConfig, programs: CompiledFieldRun) -> Statistic:
+def statistic_of_fields(source: StatisticsConfig, programs: CompiledFields) -> Statistic:
+    """The statistics of variables of fields, over time and over some axes."""
     kinds, known = source.kinds, {output.name: output for output in programs.outputs_named(source.of)}
     written = programs.config.schema.written(programs.grid.ndim, programs.config.counts)
     variables = tuple(known[name] for name in dict.fromkeys(name for own in source.of for name in written[own]))
@@ -262,7 +239,7 @@ def _moments(kinds: Sequence[str], variables: Sequence[str]) -> Moments:
     )
 
 
-def _centred(programs: CompiledFieldRun, *outputs: Output) -> str:
+def _centred(programs: CompiledFields, *outputs: Output) -> str:
     """A hint of the derived fields at cell centres, where there are some."""
     known = programs.config.schema.written(programs.grid.ndim, programs.config.counts)
     wanted: Mapping[str, None] = dict.fromkeys(

@@ -103,6 +103,8 @@ Files = Mapping[str, Mapping[str, tuple[Array, ...]]]
 """Section ("initial", "coefficients") -> field -> components read from files: whole, or this block's part."""
 PARTS = "parts"
 """The section of a run's arrays with what its model forms of them once; see `driver.programs.constant_parts`."""
+FIRST_PARTS = "first_parts"
+"""The section that takes the place of `PARTS` where a run that is differentiated begins."""
 
 
 def build_model(config: Config, domain: Domain, values: Values, files: Mapping[str, Any]) -> tuple[GridModel, Any]:
@@ -315,6 +317,8 @@ def initial_state(
     dtype,
 ):
     """This block's initial state, walls imposed and constraints satisfied; arguments as of `initial_fields`."""
+    first = model.parts_at_start(params)
+    model = model if first is None else model.with_parts(first)
     fields = initial_fields(config, model, values, member, files, dtype)
     start = jnp.zeros((), dtype)
     state = model.state_from(fields, params)

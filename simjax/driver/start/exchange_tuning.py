@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from simjax.driver.programs.programs_of_run import CompiledRun
+from simjax.driver.programs.compiled_run import CompiledRun
 from simjax.driver.start.environment import device_name, versions
 from simjax.errors import ConfigurationError
 from simjax.schema.config import Config

@@ -11,13 +11,12 @@ from typing import Any
 import jax
 
 from simjax.driver.programs.program_memory import usable_memory
-from simjax.driver.programs.programs_of_run import CompiledFieldRun, CompiledParticleRun, CompiledRun
+from simjax.driver.programs.programs_of_run import compiled_run, run_class
 from simjax.driver.start.build import plan_frames
 from simjax.driver.start.environment import set_up_jax
 from simjax.errors import ConfigurationError, ResourceError
 from simjax.grid import AXES
 from simjax.jaxpr.sent_bytes import sent_bytes
-from simjax.models.particle_model import family_of
 from simjax.parallel import ENSEMBLE
 from simjax.processes import processes
 from simjax.schema.config import Config
@@ -71,7 +70,7 @@ def choose_mesh(config: Config, present: int) -> tuple[MeshConfig, str]:
     """
     if present == 1:
         return MeshConfig(), "mesh=auto is one device: no other is present."
-    start = family_of(config).start() if config.schema.of_particles else None
+    start = run_class(config).places(config)
     refusals: list[str] = []
     for used in range(present, 0, -1):
         cuts = _cuts(config, used, start, refusals)
@@ -169,11 +168,7 @@ def _traced(config: Config, sizes: dict[str, int], start: Any, refusals: list[st
         for _, sentence in cut.schema.check(cut):
             raise ConfigurationError(sentence)
         devices = jax.devices()
-        programs: CompiledRun
-        if cut.schema.of_particles:
-            programs = CompiledParticleRun(cut, absent=devices, start=start)
-        else:
-            programs = CompiledFieldRun(cut, absent=devices)
+        programs = compiled_run(cut, absent=devices, start=start)
         step = programs.traced_step(plan_frames(cut, 1).schedule)
     except (ConfigurationError, ResourceError) as error:
         refusals.append(str(error))

@@ -329,7 +329,14 @@ class Incompressible(ExplicitModel, FlowBudgets):
             return None
         if self.solid.fixed:
             return self.immersion_at(jnp.zeros((), jnp.result_type(params.viscosity))), None
-        return None, solid_stage.bulk_of(self, params) if self.bulk is None else self.bulk
+        known = self.bulk is not None and self.immersion is None
+        return None, self.bulk if known else solid_stage.bulk_of(self, params)
+
+    def parts_at_start(self, params):
+        """The coefficients of a body that the fluid moves, where it starts."""
+        if self.solid is None or self.solid.free is None or self.immersion is not None:
+            return None
+        return solid_stage.parts_at_start(self, params)
 
     def with_parts(self, parts):
         both = lambda flow: (flow.immersion, flow.bulk)  # noqa: E731

@@ -162,21 +162,41 @@ STEEPEST = 0.125
 grid resolves, but an edge."""
 
 
+class Bends(NamedTuple):
+    """The curvature of a distance.
+
+    distance: of cells. excess: for each axis what a mean of means of neighbours has more than it, h^2/4 times the
+    second derivative. most: that `straightened` takes off.
+    """
+
+    distance: Array
+    excess: tuple[Array, ...]
+    most: Array
+
+    def less(self, shares: Sequence[float]) -> Array:
+        """The distance less shares of what it has more along each axis."""
+        first, *others = (share * one for share, one in zip(shares, self.excess, strict=True) if share)
+        return self.distance - jnp.clip(sum(others, first), -self.most, self.most)
+
+
+def bends(distance: Array, below: Sequence[Spacing]) -> Bends:
+    """The curvature of a distance, which has one cell more all around."""
+    ndim, within = distance.ndim, shift(distance, distance.ndim)
+    excess, steepness = [], jnp.zeros_like(within)
+    for axis in range(ndim):
+        line = peeled(distance, (k for k in range(ndim) if k != axis))
+        excess.append(0.5 * pairs_of(between(line, axis, below[axis]), axis) - within)
+        steepness = steepness + 0.5 * jnp.abs(steps_of(line, axis, 2))
+    return Bends(within, tuple(excess), STEEPEST * steepness)
+
+
 def straightened(distance: Array, below: Sequence[Spacing], shares: Sequence[float]) -> Array:
     """The distance less shares of what a mean of means of neighbours along each axis has more than it.
 
     That is h^2/4 times its second derivative. Linear interpolation to faces and corners adds half of it for each mean,
     and so makes round bodies smaller: by 5 % where they are six cells across. distance: with one cell more all around.
     """
-    ndim, within = distance.ndim, shift(distance, distance.ndim)
-    excess, steepness = jnp.zeros_like(within), jnp.zeros_like(within)
-    for axis, share in enumerate(shares):
-        line = peeled(distance, (k for k in range(ndim) if k != axis))
-        mean = 0.5 * pairs_of(between(line, axis, below[axis]), axis)
-        excess = excess + share * (mean - within)
-        steepness = steepness + 0.5 * jnp.abs(steps_of(line, axis, 2))
-    most = STEEPEST * steepness
-    return within - jnp.clip(excess, -most, most)
+    return bends(distance, below).less(shares)
 
 
 def shares_of(ndim: int, axis: int, own: float, others: float) -> list[float]:
@@ -188,13 +208,13 @@ OF_CELLS = 5 / 6
 """A cell's corners by means, and their mean, have h^2/4 of the second derivative more; the cell's mean has h^2/24."""
 
 
-def at_faces(distance: Array, axis: int, below: Sequence[Spacing]) -> Array:
+def at_faces(bent: Bends, axis: int, below: Sequence[Spacing]) -> Array:
     """The distance on the n + 1 faces of an axis with one more all around, curved as it is.
 
-    distance, below: of centres, with three cells more all around.
+    bent: of the distance of centres, with two cells more all around. below: for three cells more.
     """
-    straight = straightened(distance, below, shares_of(distance.ndim, axis, 1 / 2, 0.0))
-    return peeled(between(straight, axis, below[axis]), (k for k in range(distance.ndim) if k != axis))
+    straight, ndim = bent.less(shares_of(len(below), axis, 1 / 2, 0.0)), len(below)
+    return peeled(between(straight, axis, below[axis]), (k for k in range(ndim) if k != axis))
 
 
 def open_part(distance: Array, axis: int, below: Sequence[Spacing]) -> Array:
@@ -251,20 +271,21 @@ def inverse_squares(depth: Array) -> Array:
     return inverse(neighbour_sum(jnp.maximum(depth, 0.0) ** 2, depth.ndim))
 
 
-def ghost_depth(depth: Array) -> Array:
+def ghost_depth(depth: Array, weight: Array) -> Array:
     """The depth that values in bodies follow the fluid with: below zero, at most `REACH` times that of the neighbours.
 
     Farther behind the surface nothing follows it, as `friction` takes the whole of what a body does to such neighbours.
-    In the fluid it is the depth itself.
+    In the fluid it is the depth itself. weight: `inverse_squares` of the depth.
     """
-    here, weight = shift(depth, depth.ndim), inverse_squares(depth)
+    here = shift(depth, depth.ndim)
     most = jnp.where(weight > 0, jax.lax.rsqrt(jnp.where(weight > 0, weight, 1.0)), 0.0)
     return jnp.where(here > 0, here, -jnp.minimum(-here, REACH * most))
 
 
 def ghost_weights(depth: Array) -> Array:
     """Weights of `followed` in values in bodies: `ghost_depth` times `inverse_squares`; zero in the fluid."""
-    return jnp.minimum(ghost_depth(depth), 0.0) * inverse_squares(depth)
+    weight = inverse_squares(depth)
+    return jnp.minimum(ghost_depth(depth, weight), 0.0) * weight
 
 
 def held(depth: Array) -> Array:

@@ -35,11 +35,18 @@ def constrained(flow: Any, t, dt, state: Any, params: Any):
     """
     domain, projection, before, body = flow.domain, flow.projection, state.reaction, state.body
     layout, now = projection.layout, jnp.asarray(t, state.velocity[0].dtype)
-    immersion, layouts = flow.immersion_at(now, _solid_at(flow, state, params)), flow.layouts_at(t, state)
+    # With its coefficients known, a free body is at the start of the run: no time passes, and it moves as it did.
+    pushed = body is not None and flow.immersion is None
+    solid = _solid_at(flow, body, params) if pushed else None
+    immersion, layouts = flow.immersion_at(now, solid), flow.layouts_at(t, state)
     reach = reach_of(domain, params.viscosity, before)
     joined = immersion.join(domain, state.velocity, layouts, t, reach)
     motion, moves, bulk = jnp.zeros(()), jnp.zeros((), bool), flow.bulk
-    if body is not None:
+    if body is not None and not pushed:
+        moving = free_body.velocities(domain, layout, immersion.faces.centre, body.motion)
+        joined = tuple(map(jnp.add, joined, immersion.carried(domain, layout, moving, t, reach)))
+        immersion = immersion.moved_by(immersion.blocked_by(domain, layout, moving, t))
+    elif body is not None:
         # Outside of steps, as at the start: no time passes, or the virtual mass is that of a disk.
         bulk = free_body.round_bulk(displaced_of(flow, params)) if bulk is None else bulk
         moves = free_body.moving(flow.solid.free, domain.grid.ndim, before.elapsed)
@@ -58,7 +65,7 @@ def constrained(flow: Any, t, dt, state: Any, params: Any):
     phi = solids.potential(immersion, domain, divergence, before.impulse)
     slopes = projection.gradient(phi)
     after = solids.reaction(immersion, domain, layout, before, state.velocity, joined, phi, slopes, step)
-    if body is not None:
+    if body is not None and pushed:
         taken = before.elapsed * jnp.stack([*after.force, *after.torque])
         found = free_body.after_stage(body, params.body, bulk, moves, motion, taken, before.elapsed)
         body, more = _of_all_blocks(domain, found)
@@ -115,12 +122,21 @@ def size_note(flow: Any) -> list[str]:
     ]
 
 
-def _solid_at(flow: Any, state: Any, params: Any) -> solids.Solid | None:
+def _solid_at(flow: Any, body: Body | None, params: Any) -> solids.Solid | None:
     """The solid of a free body at its present place."""
-    if state.body is None:
+    if body is None:
         return None
     centre = displaced_of(flow, params).centre
-    return free_body.moved(flow.solid, flow.domain, flow.projection.layout, centre, state.body)
+    return free_body.moved(flow.solid, flow.domain, flow.projection.layout, centre, body)
+
+
+def parts_at_start(flow: Any, params: Any) -> tuple[solids.Immersion, Bulk]:
+    """Coefficients of a free body where it starts, and its properties with the virtual mass of a disk."""
+    dtype = params.body.initial_velocity.dtype
+    bulk = free_body.round_bulk(displaced_of(flow, params))
+    body = free_body.at_start(flow.domain.grid.ndim, params.body)
+    solid = _solid_at(flow.with_parts((None, bulk)), body, params)
+    return flow.immersion_at(jnp.zeros((), dtype), solid), bulk
 
 
 def bulk_of(flow: Any, params: Any) -> Bulk:
@@ -128,7 +144,8 @@ def bulk_of(flow: Any, params: Any) -> Bulk:
     domain, layout, dtype = flow.domain, flow.projection.layout, params.body.initial_velocity.dtype
     start = jnp.zeros((), dtype)
     still = flow.state_from({"velocity": (jnp.zeros(domain.block_shape, dtype),) * domain.grid.ndim}, params)
-    immersion = flow.immersion_at(start, _solid_at(flow, still, params))
+    flow = flow if flow.immersion is not None else flow.with_parts(parts_at_start(flow, params))
+    immersion = flow.immersion
     # Without friction, as in a push that lasts no time, faces would be held or free as the surface lies.
     reach = reach_of(domain, params.viscosity, still.reaction)
     motions = free_body.motions(immersion, domain, layout, start, reach)
@@ -165,7 +182,7 @@ def acting(
         and those of a free body before the fluid acts.
     """
     domain, layout, u = flow.domain, flow.projection.layout, state.velocity
-    solid, now = _solid_at(flow, state, params) or flow.solid, jnp.asarray(t, u[0].dtype)
+    solid, now = _solid_at(flow, state.body, params) or flow.solid, jnp.asarray(t, u[0].dtype)
     faces = solid.faces(domain, layout, now, now.dtype) if flow.immersion is None else flow.immersion.faces
     if state.body is not None:
         moving = free_body.velocities(domain, layout, faces.centre, state.body.motion)
@@ -229,7 +246,7 @@ def divergence(flow: Any, t, state: Any, params: Any) -> Array:
     if flow.solid is None:
         return flow.projection.divergence(state.velocity, t, layouts)
     now = jnp.asarray(t, state.velocity[0].dtype)
-    immersion = flow.immersion_at(now, _solid_at(flow, state, params))
+    immersion = flow.immersion_at(now, _solid_at(flow, state.body, params))
     if state.body is not None:
         still = jnp.zeros((), now.dtype)
         motions = free_body.motions(immersion, domain, layout, t, solids.Reach(still, still))
@@ -246,7 +263,7 @@ def unphysical(flow: Any, state: Any, params: Any) -> dict[str, Array]:
     by more than the virtual mass allows.
     """
     domain, layout, centre = flow.domain, flow.projection.layout, displaced_of(flow, params).centre
-    solid, dtype = _solid_at(flow, state, params), state.velocity[0].dtype
+    solid, dtype = _solid_at(flow, state.body, params), state.velocity[0].dtype
     assert solid is not None
     beside, beyond = jnp.zeros(domain.block_shape, bool), jnp.zeros((), bool)
     for axis, n in enumerate(domain.block_shape):

@@ -23,15 +23,16 @@ from simjax.grid import CENTER
 from simjax.jaxpr.jaxpr_parts import part
 from simjax.models.flow.bodies.solid_geometry import (
     OF_CELLS,
+    Bends,
     at_faces,
     at_nodes,
+    bends,
     between,
     counted,
     face_offset,
     followed,
     friction,
     ghost_depth,
-    ghost_weights,
     held,
     inverse,
     inverse_squares,
@@ -43,7 +44,6 @@ from simjax.models.flow.bodies.solid_geometry import (
     open_part,
     peeled,
     shares_of,
-    straightened,
     weights_below,
 )
 from simjax.models.flow.bodies.solid_moments import displaced, moments, planes
@@ -51,8 +51,10 @@ from simjax.ops.difference import shift
 from simjax.ops.spacing import Spacing
 from simjax.solvers.elliptic import Elliptic, cut, elliptic
 from simjax.solvers.multigrid import Approximate, solve_elliptic
+from simjax.stencil.formulation import stores_values
 from simjax.stencil.materialise import held_if_stored
 
+Distances = tuple[Array, Bends, Sequence[Spacing], Sequence[Array]]
 MOST_ITERATIONS = 400
 """Most iterations of conjugate gradients for the pressure. With the direct solve without bodies, a plate three cells
 thick took 140 in double precision."""
@@ -232,14 +234,14 @@ class Solid(eqx.Module):
         layout: of the pressure. approximate: `(operator, layout)` -> what is near the inverse of the operator.
         """
         ndim, beside, block = domain.grid.ndim, mirrored(layout), domain.block_shape
-        near, below, here = self._distances(domain, layout, t, dtype)
+        _, bent, below, here = distances = self._distances(domain, layout, t, dtype)
         # Where pressure moves the flow at all: not on walls, where its normal velocity is given.
         inner = [k > 0 for k in elliptic(domain, layout, [jnp.ones((), dtype)] * ndim).conductances]
-        area, profile, seeping = [], [], []
+        area, profile, seeping, ghosts = [], [], [], []
         for axis, depth in enumerate(here):
-            own, holds = shift(depth, ndim), held(depth)
-            volume = open_part(straightened(near, below, shares_of(ndim, axis, 1 / 3, OF_CELLS)), axis, below)
-            mean, whole = mean_positive(straightened(near, below, shares_of(ndim, axis, 1 / 2, OF_CELLS)), axis, below)
+            own, holds, squares = shift(depth, ndim), held(depth), inverse_squares(depth)
+            volume = open_part(bent.less(shares_of(ndim, axis, 1 / 3, OF_CELLS)), axis, below)
+            mean, whole = mean_positive(bent.less(shares_of(ndim, axis, 1 / 2, OF_CELLS)), axis, below)
             # That of the face's centre where all of it is open, though the surface is curved.
             mean = mean + volume * (own - whole)
             # In the fluid the mean of what grows from zero at the surface, over its value here; beside the surface and
@@ -247,9 +249,11 @@ class Solid(eqx.Module):
             beta = jnp.where(volume < 1, (1 - holds) * mean * inverse(own) + holds * volume, 1.0)
             rest = inner[axis] & (volume < 1) & (holds > 0)
             area.append(beta)
-            profile.append(jnp.where(rest, (mean - beta * ghost_depth(depth)) * inverse_squares(depth), 0.0))
+            behind = ghost_depth(depth, squares)
+            profile.append(jnp.where(rest, (mean - beta * behind) * squares, 0.0))
             seeping.append(jnp.where(inner[axis], holds * beta, 0.0))
-        area, profile, seeping = held_if_stored((area, profile, seeping))
+            ghosts.append(jnp.minimum(behind, 0.0) * squares)
+        area, profile, seeping, ghosts = held_if_stored((area, profile, seeping, ghosts))
         operator = elliptic(domain, layout, area)
         active = operator.diagonal(0.0) > 0
         uncut = active
@@ -261,17 +265,17 @@ class Solid(eqx.Module):
             """The lower faces of this block's cells."""
             return tuple(cut(on_faces[axis], axis, 0, n) for axis, n in enumerate(block))
 
-        faces = self._faces_at(domain, layout, t, near, below, here)
+        faces = self._faces_at(domain, layout, t, distances)
         widths = domain.spacing(layout, 1, dtype)
         rate = tuple(friction(depth, widths, axis).rate for axis, depth in enumerate(faces.depth))
-        area, profile, seeping = map(lower, (area, profile, seeping))
+        area, profile, seeping, ghosts = map(lower, (area, profile, seeping, ghosts))
         cell = min(domain.grid.mean_spacing)
         projected = tuple(_share_projected(part, depth / cell) for part, depth in zip(area, faces.depth, strict=True))
         padded = domain.pad(active.astype(dtype), beside, 1)
         fill = jnp.where(active, 0.0, inverse(neighbour_sum(padded, ndim)))
         still = Immersion(
             faces,
-            tuple(map(ghost_weights, faces.depth)),
+            ghosts,
             rate,
             area,
             profile,
@@ -287,32 +291,32 @@ class Solid(eqx.Module):
         v = faces.velocity
         if v is None:
             return still
-        part = 1 - open_cells(at_nodes(straightened(near, below, (OF_CELLS,) * ndim), below), range(ndim))
+        part = 1 - open_cells(at_nodes(bent.less((OF_CELLS,) * ndim), below), range(ndim))
         return dataclasses.replace(still, blocked=still.blocked_by(domain, layout, v, t), solid=part)
 
-    def _distances(self, domain: Domain, layout: FieldLayout, t, dtype):
-        """The distance at centres with two cells more all around, `weights_below`, and the distance on the n + 1 faces
-        of each axis with one more all around."""
+    def _distances(self, domain: Domain, layout: FieldLayout, t, dtype) -> Distances:
+        """Distances at centres, two cells more around; their curvature, one more; `weights_below`; those on faces."""
         ndim = domain.grid.ndim
         distance = domain.pad(on_block(self.distance, domain, (CENTER,) * ndim, t, dtype), mirrored(layout), 3)
         below = weights_below(domain, layout, 3, dtype)
-        here = [at_faces(distance, axis, below) for axis in range(ndim)]
-        near, here = held_if_stored((peeled(distance, range(ndim)), here))
-        return near, below, here
+        near, bent = held_if_stored((peeled(distance, range(ndim)), bends(distance, below)))
+        here = held_if_stored([at_faces(bent, axis, below) for axis in range(ndim)])
+        if not stores_values():  # slices of wider arrays would be written and read once more
+            return near, bends(near, below), below, here
+        return near, jax.tree.map(lambda one: peeled(one, range(ndim)), bent), below, here
 
     def faces(self, domain: Domain, layout: FieldLayout, t, dtype) -> Faces:
         """The geometry at faces at time `t`; `layout` is that of the pressure."""
-        return self._faces_at(domain, layout, t, *self._distances(domain, layout, t, dtype))
+        return self._faces_at(domain, layout, t, self._distances(domain, layout, t, dtype))
 
-    def _faces_at(
-        self, domain: Domain, layout: FieldLayout, t, near: Array, below: Sequence[Spacing], here: Sequence[Array]
-    ) -> Faces:
+    def _faces_at(self, domain: Domain, layout: FieldLayout, t, distances: Distances) -> Faces:
         """The geometry at faces, from `_distances`."""
+        near, bent, below, here = distances
         depth, closed, dtype = [], [], near.dtype
         for axis, (n, one) in enumerate(zip(domain.block_shape, here, strict=True)):
             depth.append(cut(one, axis, 0, n + 2))
             # Along the axis the corners of the volume around a face are centres of cells.
-            corners = straightened(near, below, shares_of(near.ndim, axis, 1 / 3, OF_CELLS))
+            corners = bent.less(shares_of(near.ndim, axis, 1 / 3, OF_CELLS))
             for k in range(near.ndim):
                 corners = corners if k == axis else between(corners, k, below[k])
             closed.append(1 - cut(open_cells(corners, range(near.ndim)), axis, 0, n))

@@ -23,6 +23,7 @@ from simjax.instruments.places import around as cells_around
 from simjax.instruments.sampling import interpolate
 from simjax.models.flow.bodies.solid_geometry import (
     at_faces,
+    bends,
     face_offset,
     mirrored,
     on_block,
@@ -186,7 +187,7 @@ def slopes(domain: Domain, field: Array, layout: FieldLayout) -> tuple[Array, ..
 def _on_lower_faces(domain: Domain, distance: Array, axis: int, layout: FieldLayout) -> Array:
     """The distance from bodies on the lower faces of cells normal to an axis."""
     padded, below = domain.pad(distance, layout, 3), weights_below(domain, layout, 3, distance.dtype)
-    return cut(shift(at_faces(padded, axis, below), distance.ndim), axis, 0, domain.block_shape[axis])
+    return cut(shift(at_faces(bends(padded, below), axis, below), distance.ndim), axis, 0, domain.block_shape[axis])
 
 
 def components(name: str, values: Array) -> dict[str, Array]:

@@ -1,0 +1,82 @@
+"""The variables of fields that are written: as programs return them, and as files have them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jax import Array
+
+from simjax.core.model import Output
+from simjax.grid import AXES, Grid
+from simjax.io.segments import Ranges
+from simjax.models import faces
+from simjax.parallel import region
+from simjax.schema.model_schema import ModelSchema
+
+
+@dataclass(frozen=True)
+class WrittenFields:
+    """Variables of a model on a grid. observed: they, in their order. layouts: where the model's own lie, by name."""
+
+    schema: ModelSchema
+    grid: Grid
+    observed: tuple[Output, ...]
+    layouts: Mapping[str, Any]
+
+    @property
+    def walled(self) -> dict[str, tuple[int, ...]]:
+        """Axes along which a variable lies on faces, the upper wall's among them, by its name."""
+        return {o.name: faces.walled_faces(o, self.layouts[o.name]) for o in self.observed if o.name in self.layouts}
+
+    def of_block(self, model, fields: Mapping[str, Array], t, state, params) -> dict[str, Array]:
+        """The variables on this block, with what lies on upper wall faces beside them; `fields` are the model's own."""
+        layouts, free, walled = faces.output_layouts(model), model.free_faces(t, state, params), self.walled
+        result = {}
+        for output in self.observed:
+            name = output.name
+            if name not in fields:
+                result[name] = self.derived(name, model, fields, free, t)
+                continue
+            result[name] = fields[name]
+            if walled.get(name):
+                beyond = faces.upper_faces(model.domain, fields[name], layouts[name], walled[name], free.get(name), t)
+                result |= {_beyond(name, axes): piece for axes, piece in beyond.items()}
+        return result
+
+    def derived(self, name: str, model, fields: Mapping[str, Array], free, t) -> Array:
+        """A variable at cell centres that is made of the model's own `fields`, on this block."""
+        how = self.schema.derived(self.grid.ndim)[name]
+        parts = faces.centered_components(model, fields, free, how.components, t)
+        return parts[0] if how.centered else faces.magnitude(parts)
+
+    def arranged(
+        self, fields: Mapping[str, Array], ranges: Ranges, ahead: Sequence[tuple[str, int]]
+    ) -> dict[str, np.ndarray]:
+        """Variables of a file within `ranges`, from the arrays that `of_block` gave on all devices.
+
+        ahead: names and sizes of the axes before those of space.
+        """
+        axes_of = [*ahead, *zip(AXES, self.grid.shape, strict=False)]
+        cells = [ranges.get(name, (0, size)) for name, size in axes_of]
+        first = len(axes_of) - self.grid.ndim
+        result = {o.name: region(fields[o.name], cells) for o in self.observed if o.name in fields}
+        for name, axes in self.walled.items():
+            above = tuple(axis for axis in axes if cells[first + axis][1] == self.grid.shape[axis])
+            above = above if name in result else ()
+            if above:
+                u = result[name]
+                whole = np.empty([n + (k - first in above) for k, n in enumerate(u.shape)], u.dtype)
+                whole[tuple(slice(n) for n in u.shape)] = u
+                for beyond in faces.subsets(above):
+                    piece, at, of = fields[_beyond(name, beyond)], [slice(n) for n in u.shape], list(cells)
+                    for axis in (first + axis for axis in beyond):
+                        at[axis], of[axis] = slice(-1, None), (piece.shape[axis] - 1, piece.shape[axis])
+                    whole[tuple(at)] = region(piece, of)
+                result[name] = whole
+        return result
+
+
+def _beyond(name: str, axes: tuple[int, ...]) -> str:
+    """The name, among what is observed, of a variable's values on upper wall faces of `axes`."""
+    return f"{name} beyond {''.join(AXES[axis] for axis in axes)}"
