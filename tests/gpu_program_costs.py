@@ -31,7 +31,7 @@ TOLERANCES = {"launches": 0.04, "bytes": 0.05, "temporaries": 0.15}
 ABSENT = {"JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": "-1", "JAX_SKIP_CUDA_CONSTRAINTS_CHECK": "1"}
 PLANE = "grid.shape=[64,64]"
 FIXED = ("time.courant=null", "time.dt=1e-3")
-WENO = ("physics.reconstruction=weno5", "physics.variables=characteristic", "physics.flux=hllc")
+WENO = ("physics.reconstruction=weno5", "physics.variables=characteristic", "physics.flux=hllc_all_speed")
 MC = ("physics.reconstruction=mc", "physics.variables=primitive", "physics.flux=hllc")
 STEPS: dict[str, tuple[str, ...]] = {
     "flow, rk4": ("kolmogorov", "grid.shape=[512,512]", "time.integrator=rk4", *FIXED),

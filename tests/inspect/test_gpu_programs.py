@@ -50,7 +50,7 @@ print(json.dumps({"kernels": len(kernels(entry)), "gb": moved(entry) / 1e9}))
 """
 
 
-WENO, MC = ("weno5", "characteristic", "hllc"), ("mc", "primitive", "hllc")
+WENO, MC = ("weno5", "characteristic", "hllc_all_speed"), ("mc", "primitive", "hllc")
 
 
 # What compiles for GPUs comes with another package: pip install -e ".[test,compile-gpu]".

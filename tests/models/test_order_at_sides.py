@@ -42,10 +42,16 @@ def error(folder, model, name, expected, cells, *, initial, lower, end=1.0, **se
 
 
 @pytest.mark.parametrize(
-    ("reconstruction", "variables"),
-    [("weno5", "characteristic"), ("mc", "primitive")],
+    ("reconstruction", "variables", "gravity"),
+    [
+        ("weno5", "characteristic", {}),
+        # Of no strength, but by the operations of a gas with gravity.
+        ("weno5", "characteristic", {"gravity": [0.0]}),
+        ("mc", "primitive", {}),
+    ],
+    ids=["weno5", "weno5-gravity", "mc"],
 )
-def test_a_stream_of_gas_brings_the_density_that_it_is_given(reconstruction, variables, tmp_path):
+def test_a_stream_of_gas_brings_the_density_that_it_is_given(reconstruction, variables, gravity, tmp_path):
     """It is supersonic and has one pressure and velocity: density alone changes, and travels as it is."""
     errors = [
         error(
@@ -56,7 +62,7 @@ def test_a_stream_of_gas_brings_the_density_that_it_is_given(reconstruction, var
             cells,
             initial={"density": wave("-x"), "velocity": ["1"], "pressure": "0.1"},
             lower={"density": wave("t"), "velocity": ["1"], "pressure": "0.1"},
-            physics={"reconstruction": reconstruction, "variables": variables},
+            physics={"reconstruction": reconstruction, "variables": variables, **gravity},
         )
         for cells in CELLS
     ]

@@ -19,7 +19,7 @@ from simjax.models.gas.compressible import Compressible, Params
 from simjax.ops.gas import GasScheme
 from simjax.stencil.materialise import BARRIERS_HOLD, held_in_reverse, stacked, stored
 
-WENO = GasScheme("weno5", "characteristic", "hllc")
+WENO = GasScheme("weno5", "characteristic", "hllc_all_speed")
 PERIODIC = (PeriodicSide(), PeriodicSide())
 IDEAL = Params(jnp.asarray(1.4))
 

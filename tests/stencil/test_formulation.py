@@ -31,7 +31,7 @@ from simjax.stencil.materialise import (
 )
 from simjax.stencil.padding import padded
 
-SCHEMES = {"weno": GasScheme("weno5", "characteristic", "hllc"), "mc": GasScheme("mc", "primitive", "hllc")}
+SCHEMES = {"weno": GasScheme("weno5", "characteristic", "hllc_all_speed"), "mc": GasScheme("mc", "primitive", "hllc")}
 IDEAL = Params(jnp.asarray(1.4))
 
 

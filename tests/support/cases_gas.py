@@ -72,7 +72,7 @@ CASES = (
     Case(
         "gas-1d-weno",
         _line,
-        _gas([(_slip, Outflow())], GasScheme("weno5", "characteristic", "hllc"), count_limited=True),
+        _gas([(_slip, Outflow())], GasScheme("weno5", "characteristic", "hllc_all_speed"), count_limited=True),
         _ideal,
         _initial,
         "euler",
@@ -105,7 +105,7 @@ CASES = (
         _plane,
         _gas(
             [(_inflow, GasOutflow(0.9)), (GasWall(temperature=_warm), NoSlipWall((_lid, 0.0)))],
-            GasScheme("van_leer", "primitive", "hllc"),
+            GasScheme("van_leer", "primitive", "hllc_all_speed"),
             gravity_axes=(1,),
             scalars=1,
             gas_constant=0.8,
