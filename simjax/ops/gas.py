@@ -348,8 +348,9 @@ def _curvature(fluxes: list[Conserved]) -> Conserved:
     """
 
     def combine(a, b, c, d, e, f):
-        curvature = (59 / 1920) * (c + d) - (137 / 3840) * (b + e) + (19 / 3840) * (a + f)
-        most = BEND * (jnp.abs(a - 2 * b + c) + jnp.abs(f - 2 * e + d))
+        below, above = (a + c) - 2 * b, (d + f) - 2 * e
+        curvature = (19 / 3840) * (below + above) - (99 / 3840) * ((b + e) - (c + d))
+        most = BEND * (jnp.abs(below) + jnp.abs(above))
         return jnp.maximum(jnp.minimum(curvature, most), -most)
 
     return jax.tree.map(combine, *fluxes)
