@@ -1057,7 +1057,7 @@ MUTATIONS = [
         "the curvature of a smooth flux is cut",
         "ops/gas.py",
         "most = BEND * (",
-        "most = 0.2 * BEND * (",
+        "most = 0.1 * BEND * (",
         "tests/models/gas/test_compressible.py::test_what_a_uniform_stream_carries_alone_is_of_fifth_order",
     ),
     Mutation(

@@ -37,10 +37,10 @@ In a slower flow both are nearly the velocity alone, and what their weights diff
 smaller pressure, from which the flow draws energy.
 """
 
-BEND = 1 / 12
+BEND = 1 / 6
 """Part of the second differences beside a face that the curvature of the flux may have there.
 
-Four times what a parabola has; a wave of eight cells keeps all of its own.
+Eight times what a parabola has; a wave of seven cells keeps all of its own.
 """
 
 Variables = Literal["primitive", "characteristic"]
