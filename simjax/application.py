@@ -51,8 +51,10 @@ def run(config: Config, launched: float | None = None) -> Result:
 
 
 def run_one(composed: Composition, config_folder: Path, config_name: str, launched: float) -> int:
-    """Run a composed configuration within Hydra, which calls its callbacks around it; return the exit code."""
+    """Run a composed configuration and return the exit code; within Hydra if that has callbacks or other settings."""
     config, command, outcome = composed.config(), sys.argv[1:], []
+    if not composed.around:  # Hydra would compose everything twice more, and then only call it
+        return run(config, launched).exit_code
 
     def task(_: Any) -> float | None:
         try:

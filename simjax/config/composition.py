@@ -16,7 +16,7 @@ from hydra import compose as compose_files
 from hydra.core.override_parser.types import Override
 from omegaconf import OmegaConf, open_dict
 
-from simjax.config.overrides import NO_EXPERIMENT, normalise, parse, sets_a_value
+from simjax.config.overrides import NO_EXPERIMENT, is_setting_of_hydra, normalise, parse, sets_a_value
 from simjax.config.search_path import composing, searching
 from simjax.config.validate import validate
 from simjax.config.yaml_files import inspect_yaml, read_yaml_text, resolve_references
@@ -68,6 +68,7 @@ class Composition:
     notes: tuple[str, ...] = ()
     for_hydra: Mapping[str, Spelling] = field(default_factory=dict)  # overrides in their order, and as Hydra takes them
     sweeper: str = BASIC
+    around: bool = False  # whether Hydra has anything to do around a run, such as callbacks
 
     def spelled(self) -> list[str]:
         """Return the overrides as Hydra takes them."""
@@ -98,6 +99,7 @@ def compose(
         others = [text for text in normalised if not sets_a_value(text)]
         loaded = compose_files(config_name, others, return_hydra_config=True)
     sweeper = str(loaded.hydra.runtime.choices["hydra/sweeper"])
+    around = any(map(is_setting_of_hydra, others)) or bool(loaded.hydra.callbacks)
     with open_dict(loaded):
         del loaded["hydra"]
     composed: Any = OmegaConf.to_container(loaded, resolve=False)
@@ -112,7 +114,7 @@ def compose(
             if plain.get("grid") == compose_files(config_name).get("grid"):
                 plain["grid"] = None  # a box stands in its place
     for_hydra = {text: spellings[text] for text in normalised}
-    return Composition(_complete(plain), tuple(overrides), folders, chosen, notes, for_hydra, sweeper)
+    return Composition(_complete(plain), tuple(overrides), folders, chosen, notes, for_hydra, sweeper, around)
 
 
 def compose_from_run(file: Path, overrides: Sequence[str] = ()) -> Composition:
