@@ -82,11 +82,16 @@ def _file_digest(text: str) -> str | None:
 @functools.cache
 def sources_digest() -> str:
     """The digest of simjax's own modules."""
-    found, root = hashlib.sha256(), str(PACKAGE)
-    files = [os.path.join(at, name) for at, _, names in os.walk(root) for name in names if name.endswith(".py")]
+    return digest_of_files(PACKAGE, ".py")
+
+
+def digest_of_files(folder: Path, ending: str) -> str:
+    """The digest of names and contents of all files below a folder that end so."""
+    found, root = hashlib.sha256(), str(folder)
+    files = [os.path.join(at, name) for at, _, names in os.walk(root) for name in names if name.endswith(ending)]
     for file in sorted(files):
-        with open(file, "rb", buffering=0) as source:
-            found.update(f"{file[len(root) :]}\0".encode() + source.read() + b"\0")
+        with open(file, "rb", buffering=0) as opened:
+            found.update(f"{file[len(root) :]}\0".encode() + opened.read() + b"\0")
     return found.hexdigest()
 
 

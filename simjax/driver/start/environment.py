@@ -17,7 +17,7 @@ from types import FrameType
 
 import simjax
 from simjax.driver.loop.terminal import leave_closed_terminals
-from simjax.driver.programs.compile_cache import settings_to_keep_programs
+from simjax.driver.programs.compile_cache import keep_programs
 from simjax.errors import ResourceError, without_credentials
 from simjax.processes import Processes, join, processes
 from simjax.schema.config import Config
@@ -55,8 +55,7 @@ def set_up_jax(config: Config) -> Config:
 
     if config.precision == "float64":
         jax.config.update("jax_enable_x64", True)
-    for name, value in settings_to_keep_programs().items():
-        jax.config.update(name, value)
+    keep_programs()
     if config.profile:  # a kept program carries the names that its operations had when it was compiled
         jax.config.update("jax_compilation_cache_include_metadata_in_key", True)
     needed = config.mesh.devices
