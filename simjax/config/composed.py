@@ -1,4 +1,4 @@
-"""What composing files and overrides has made: a plain mapping, and how Hydra takes the same. Needs no Hydra."""
+"""A composed configuration: a plain mapping, and how Hydra takes the same overrides. Needs no Hydra."""
 
 from __future__ import annotations
 

@@ -285,14 +285,6 @@ def settings_to_keep_programs() -> dict[str, Any]:
     return settings
 
 
-def keep_programs() -> None:
-    """Have jax take compiled programs from the user's cache and keep new ones there, if it is not told otherwise."""
-    import jax
-
-    for name, value in settings_to_keep_programs().items():
-        jax.config.update(name, value)
-
-
 def kept_programs() -> KeptPrograms | None:
     """The programs that simjax keeps; None where it does not, or jax keeps them elsewhere."""
     import jax

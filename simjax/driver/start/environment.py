@@ -17,7 +17,7 @@ from types import FrameType
 
 import simjax
 from simjax.driver.loop.terminal import leave_closed_terminals
-from simjax.driver.programs.compile_cache import keep_programs
+from simjax.driver.programs.compile_cache import settings_to_keep_programs
 from simjax.errors import ResourceError, without_credentials
 from simjax.processes import Processes, join, processes
 from simjax.schema.config import Config
@@ -42,6 +42,14 @@ UNSOUND = {
 COMMIT = "# branch.oid "
 """Beginning of the line with the commit in what Git tells of a checkout."""
 PACKAGES = ("simjax", "jax", "jaxlib", "numpy", "equinox", "h5py", "orbax-checkpoint", "hydra-core")
+
+
+def keep_programs() -> None:
+    """Have jax take compiled programs from the user's cache and keep new ones there, if it is not told otherwise."""
+    import jax
+
+    for name, value in settings_to_keep_programs().items():
+        jax.config.update(name, value)
 
 
 def set_up_jax(config: Config) -> Config:

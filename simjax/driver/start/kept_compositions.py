@@ -9,8 +9,9 @@ import sys
 from collections.abc import Sequence
 
 from simjax.config.composed import Composition
-from simjax.driver.programs.compile_cache import keep_programs, kept_programs
+from simjax.driver.programs.compile_cache import kept_programs
 from simjax.driver.programs.program_identity import digest_of_files, packages_digest, sources_digest
+from simjax.driver.start.environment import keep_programs
 from simjax.schema.locate import CONFIG_NAME, conf_folder
 
 
