@@ -51,7 +51,6 @@ def test_a_group_that_no_side_is_declared_for_is_told():
 
 
 @pytest.mark.parametrize("order", [1, -1])
-@pytest.mark.slow
 def test_modules_are_known_by_the_groups_of_their_sides(order):
     """A module that is missing for a group is not missed where another group has brought it: so both orders."""
     program = f"""

@@ -1,11 +1,8 @@
 """Configurations of earlier commands are taken without Hydra, and only where what they are made of is the same."""
 
 import shutil
-import subprocess
-import sys
 
 import pytest
-from paths import ROOT
 
 import simjax.config
 from simjax.driver.programs import compile_cache
@@ -73,31 +70,3 @@ def test_a_damaged_entry_is_composed_anew(kept, tmp_path, monkeypatch):
 def test_without_a_store_every_command_composes(kept, monkeypatch):
     monkeypatch.setattr(kept_compositions, "kept_programs", lambda: None)
     assert composed(GIVEN) == composed(GIVEN) and len(kept) == 2
-
-
-@pytest.mark.slow
-def test_a_second_command_loads_neither_hydra_nor_other_families(tmp_path):
-    code = "import sys; from simjax.run import main; main(sys.argv[1:]); print(*sys.modules)"
-    given = ["experiment=sod", "grid.shape=[16]", "time.end=0.001", "output=none", f"output.root={tmp_path}"]
-    environment = {
-        "PATH": "",
-        "PYTHONPATH": str(ROOT),
-        "JAX_PLATFORMS": "cpu",
-        "XDG_CACHE_HOME": str(tmp_path / "caches"),
-    }
-    loaded = []
-    for _ in range(2):
-        told = subprocess.run(
-            [sys.executable, "-c", code, *given],
-            env=environment,
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=300,
-        )
-        loaded.append(told.stdout.splitlines()[-1].split())
-    first, second = loaded
-    assert "hydra" in first and "hydra" not in second
-    unneeded = ("simjax.particles.pairs", "simjax.instruments.surfaces", "simjax.models.flow.features", "matplotlib")
-    assert [name for name in unneeded if name in second] == []
