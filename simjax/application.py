@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from simjax.config import Composition, compose, expand_sweep, sample_sweep
-from simjax.config.command_line import arguments, call_hydra, settings_of_job
-from simjax.config.composition import BASIC
+from simjax.config import Composition
+from simjax.config.composed import BASIC
 from simjax.config.folders import new_run_id
-from simjax.config.overrides import is_setting_of_hydra, normalise, parse
 from simjax.errors import ConfigurationError, InputOutputError, SimjaxError, Stopped
 from simjax.processes import processes
 from simjax.schema.config import Config
@@ -51,8 +49,11 @@ def run(config: Config, launched: float | None = None) -> Result:
 
 
 def run_one(composed: Composition, config_folder: Path, config_name: str, launched: float) -> int:
-    """Run a composed configuration within Hydra, which calls its callbacks around it; return the exit code."""
+    """Run a composed configuration and return the exit code; within Hydra if that has callbacks or other settings."""
     config, command, outcome = composed.config(), sys.argv[1:], []
+    if not composed.around:  # Hydra would compose everything twice more, and then only call it
+        return run(config, launched).exit_code
+    from simjax.config.command_line import arguments, call_hydra
 
     def task(_: Any) -> float | None:
         try:
@@ -84,6 +85,9 @@ class Job:
 
     def __call__(self, _: Any) -> float | None:
         """Run, add a line to the multirun's table, and return the value of the objective."""
+        from simjax.config import compose
+        from simjax.config.command_line import arguments, settings_of_job
+
         settings = settings_of_job()
         number, overrides = int(settings.job.num), [str(text) for text in settings.overrides.task]
         of_all = "" if self.total is None else f"/{self.total}"
@@ -116,6 +120,10 @@ def run_all(overrides: Sequence[str], config_dir: str | None, config_name: str =
 
     A sweeper that chooses values itself, such as Optuna's, has one run validated before, with the first value of each.
     """
+    from simjax.config import compose, expand_sweep, sample_sweep
+    from simjax.config.command_line import call_hydra
+    from simjax.config.overrides import is_setting_of_hydra, normalise, parse
+
     folders = config_folders(config_dir)
     settings = [normalise(text, folders) for text in overrides if is_setting_of_hydra(text)]
     keys = [text for text in overrides if not is_setting_of_hydra(text)]

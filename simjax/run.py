@@ -99,8 +99,10 @@ def _main(options: argparse.Namespace) -> int:
 
     launched = process_start()
     if earlier is None:
-        composed = _compose(options)
-        return run_one(composed, composed.folders[0], options.config_name, launched)
+        from simjax.driver.start.kept_compositions import composed
+
+        composition = composed(options.overrides, config_dir=options.config_dir, config_name=options.config_name)
+        return run_one(composition, composition.folders[0], options.config_name, launched)
     with _configuration_of(earlier) as file:
         return run_one(_compose(options, file), file.parent, file.stem, launched)
 

@@ -19,7 +19,7 @@ from simjax.certificate.directions import Unknowns
 from simjax.certificate.meshes import BLOCKS
 from simjax.certificate.short_run import FRAMES, ShortRun, bounded, numbers_and_arrays, simplified
 from simjax.driver.differentiable_run import DifferentiableRun
-from simjax.driver.programs.programs_of_run import CompiledParticleRun
+from simjax.driver.programs.particle_run import CompiledParticleRun
 from simjax.models.particle_model import family_of
 from simjax.parallel import distribute
 from simjax.particles.cells import at_slots

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from simjax.config.composed import Composition
 from simjax.config.validate import validate
 from simjax.models.registry import MODELS
 from simjax.schema.config import AxisBoundary, Config, FieldSource, FileSource, SideSpec
@@ -12,11 +13,10 @@ from simjax.schema.locate import Experiment, conf_folder, config_folders, list_e
 from simjax.schema.model_schema import FieldSchema, ModelSchema
 
 if TYPE_CHECKING:
-    from simjax.config.composition import Composition, compose, compose_from_run, load_config
+    from simjax.config.composition import compose, compose_from_run, load_config
     from simjax.config.overrides import expand_sweep, sample_sweep
 
 _COMPOSING = {
-    "Composition": "composition",
     "compose": "composition",
     "compose_from_run": "composition",
     "load_config": "composition",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +16,17 @@ from hydra import compose as compose_files
 from hydra.core.override_parser.types import Override
 from omegaconf import OmegaConf, open_dict
 
-from simjax.config.overrides import NO_EXPERIMENT, normalise, parse, sets_a_value
+from simjax.config.composed import Composition, Spelling
+from simjax.config.overrides import NO_EXPERIMENT, is_setting_of_hydra, normalise, parse, sets_a_value
 from simjax.config.search_path import composing, searching
-from simjax.config.validate import validate
 from simjax.config.yaml_files import inspect_yaml, read_yaml_text, resolve_references
 from simjax.deprecation import with_current_keys
 from simjax.errors import ConfigurationError
 from simjax.models.registry import MODELS
 from simjax.schema.config import Config, Keys
-from simjax.schema.locate import CONFIG_NAME, config_folders, input_folders, list_experiments
+from simjax.schema.locate import CONFIG_NAME, config_folders
 from simjax.schema.parts import part_name, part_places
 
-BASIC = "basic"  # Hydra's own launcher, one run after the other, and its sweeper, by which every choice is run
 # Sections of names that a user chooses or leaves out: what a base has there beside them is told.
 _OPEN_SECTIONS = (
     "physics",
@@ -42,43 +41,6 @@ _OPEN_SECTIONS = (
     "ensemble.vary",
     "inverse",
 )
-
-
-@dataclass(frozen=True)
-class Spelling:
-    """An override as Hydra needs it to compose the same: paths to delete first, and its sign; None leaves it out."""
-
-    deletions: tuple[str, ...]
-    sign: str | None
-
-    def of(self, override: str) -> list[str]:
-        """Translate an override to the form that Hydra reads."""
-        own = [] if self.sign is None else [self.sign + override.lstrip("+")]
-        return [*(f"~{path}" for path in self.deletions), *own]
-
-
-@dataclass(frozen=True)
-class Composition:
-    """A composed, not yet validated configuration and its origin."""
-
-    mapping: Mapping[str, Any]
-    overrides: tuple[str, ...]
-    folders: tuple[Path, ...]
-    experiment: str | None
-    notes: tuple[str, ...] = ()
-    for_hydra: Mapping[str, Spelling] = field(default_factory=dict)  # overrides in their order, and as Hydra takes them
-    sweeper: str = BASIC
-
-    def spelled(self) -> list[str]:
-        """Return the overrides as Hydra takes them."""
-        return [text for override, spelling in self.for_hydra.items() for text in spelling.of(override)]
-
-    def config(self) -> Config:
-        config = validate(self.mapping, folders=input_folders(self.folders[1:]), overrides=self.overrides)
-        config = replace(config, notes=self.notes)
-        known = {experiment.name: experiment for experiment in list_experiments(self.folders)}
-        experiment = known.get(config.experiment_name)
-        return replace(config, description=experiment.description if experiment is not None else "")
 
 
 def compose(
@@ -98,6 +60,7 @@ def compose(
         others = [text for text in normalised if not sets_a_value(text)]
         loaded = compose_files(config_name, others, return_hydra_config=True)
     sweeper = str(loaded.hydra.runtime.choices["hydra/sweeper"])
+    around = any(map(is_setting_of_hydra, others)) or bool(loaded.hydra.callbacks)
     with open_dict(loaded):
         del loaded["hydra"]
     composed: Any = OmegaConf.to_container(loaded, resolve=False)
@@ -112,7 +75,7 @@ def compose(
             if plain.get("grid") == compose_files(config_name).get("grid"):
                 plain["grid"] = None  # a box stands in its place
     for_hydra = {text: spellings[text] for text in normalised}
-    return Composition(_complete(plain), tuple(overrides), folders, chosen, notes, for_hydra, sweeper)
+    return Composition(_complete(plain), tuple(overrides), folders, chosen, notes, for_hydra, sweeper, around)
 
 
 def compose_from_run(file: Path, overrides: Sequence[str] = ()) -> Composition:

@@ -1,8 +1,10 @@
 """Declarations of model classes: names in configurations, keys and fields, and how they are built."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from jax import Array
 
@@ -10,9 +12,11 @@ from simjax.core.boundary import Side
 from simjax.core.domain import Domain
 from simjax.core.model import Model
 from simjax.models.formulas import FormulaForce, Values, forces_of
-from simjax.schema.config import Config
 from simjax.schema.model_schema import ModelSchema
 from simjax.schema.parts import summary_of
+
+if TYPE_CHECKING:
+    from simjax.schema.config import Config
 
 CLAIMS = ("conserved", "falling", "balanced")
 Declared = TypeVar("Declared", bound=type[Model])

@@ -1,6 +1,9 @@
 """Formulas of a configuration as functions that models can call."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -8,8 +11,10 @@ from jax import Array
 
 from simjax.grid import AXES
 from simjax.models.closure import Closure
-from simjax.schema.config import Config
 from simjax.schema.formula import COORDINATES, Formula
+
+if TYPE_CHECKING:
+    from simjax.schema.config import Config
 
 Values = Mapping[str, Array]
 """Every number that formulas and physics know by name: scalars, traced, so they can vary and be differentiated."""

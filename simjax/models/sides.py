@@ -53,7 +53,7 @@ def check_sides(
 def _check_side(side: Side, where: str, ndim: int, groups: Sequence[str], name: str) -> None:
     taken = sides_of(groups)
     known = {c for one in taken.values() for c in (one.side, one.plain)}
-    declared = {one.side for one in declared_sides()}
+    declared = {one.side for one in declared_sides(())}  # a class that is here has been imported and declared
     kind = next((cls for cls in type(side).__mro__ if cls in declared), None)
     if kind is not None and kind not in known:
         kinds = ", ".join(("periodic", *taken))

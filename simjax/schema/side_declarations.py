@@ -7,7 +7,7 @@ import jax.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, TypeVar
@@ -15,16 +15,16 @@ from typing import Any, TypeVar
 from simjax.errors import ConfigurationError
 from simjax.schema.model_schema import FieldSchema
 
-HOMES = (
-    "simjax.core.boundary",
-    "simjax.models.robin",
-    "simjax.models.flow.sides.openings",
-    "simjax.models.flow.sides.wall_model",
-    "simjax.models.flow.sides.turbulent_inflow",
-    "simjax.models.gas.boundaries",
-    "simjax.models.waves.pml",
-)
-"""Modules that declare sides."""
+HOMES = {
+    "simjax.core.boundary": ("scalar", "flow", "flow with heat", "flow with scalar"),
+    "simjax.models.robin": ("scalar",),
+    "simjax.models.flow.sides.openings": ("flow",),
+    "simjax.models.flow.sides.wall_model": ("flow",),
+    "simjax.models.flow.sides.turbulent_inflow": ("flow",),
+    "simjax.models.gas.boundaries": ("gas",),
+    "simjax.models.waves.pml": ("sound", "light"),
+}
+"""Modules that declare sides, and the groups of these; they are imported where a model takes one of the groups."""
 
 Declared = TypeVar("Declared", bound=type)
 
@@ -88,14 +88,15 @@ def side(kind: str, *, make: Callable[..., Any] | None = None, **properties: Any
     return declare
 
 
-def declared_sides() -> list[SideSchema]:
-    """All kinds of sides but the periodic one, which every model takes.
+def declared_sides(groups: Collection[str] | None = None) -> list[SideSchema]:
+    """All kinds of sides but the periodic one, which every model takes; with `groups` all of these, and maybe others.
 
     They come in the order of their classes' modules in `HOMES`, and there by groups: modules are imported in any order,
     and some declare a class of another one. A user's come last.
     """
-    for module in HOMES:
-        import_module(module)
+    for module, own in HOMES.items():
+        if groups is None or any(group in groups for group in own):
+            import_module(module)
     order = {module: place for place, module in enumerate(HOMES)}
     return sorted(_DECLARED, key=lambda one: (order.get(one.side.__module__, len(HOMES)), one.groups))
 
@@ -115,12 +116,16 @@ def sides_of(taken: Sequence[str]) -> dict[str, SideSchema]:
     Raises:
         ConfigurationError: no side is declared for one of these.
     """
-    sides = declared_sides() if taken else []
-    names = {name: one for one in sides for group in one.groups for name in (group, f"{group}.{one.kind}")}
+    sides = declared_sides({name.partition(".")[0] for name in taken})
+    names = _names_of(sides)
     for name in taken:
         if name not in names:
-            known = ", ".join(sorted(names))
+            known = ", ".join(sorted(_names_of(declared_sides())))
             raise ConfigurationError(
                 f"sides={tuple(taken)!r}: no sides are declared for {name!r}; write some of {known}."
             )
     return {one.kind: one for one in sides for g in one.groups if g in taken or f"{g}.{one.kind}" in taken}
+
+
+def _names_of(sides: Sequence[SideSchema]) -> set[str]:
+    return {name for one in sides for group in one.groups for name in (group, f"{group}.{one.kind}")}

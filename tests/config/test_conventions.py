@@ -8,7 +8,7 @@ from field_files import read_field
 from scipy.io import netcdf_file
 
 import simjax as sj
-from simjax.driver.programs.programs_of_run import CompiledFieldRun
+from simjax.driver.programs.field_run import CompiledFieldRun
 from simjax.errors import ConfigurationError
 from simjax.grid import CENTER, Grid
 from simjax.io.measurements import read_measurements

@@ -294,3 +294,34 @@ def test_callbacks_of_a_plugin(capfd, configs):
     ConfigStore.instance().store(group="hydra/callbacks", name="listening", node=node, provider="a plugin")
     assert run(capfd, "experiment=fluid", "seed=8", "hydra/callbacks=listening")[0] == 0
     assert Listening.heard == [8] and len(configs) == 1
+
+
+# ---- without Hydra
+
+
+@pytest.mark.slow
+def test_a_second_command_loads_neither_hydra_nor_other_families(tmp_path):
+    code = "import sys; from simjax.run import main; main(sys.argv[1:]); print(*sys.modules)"
+    given = ["experiment=sod", "grid.shape=[16]", "time.end=0.001", "output=none", f"output.root={tmp_path}"]
+    environment = {
+        "PATH": "",
+        "PYTHONPATH": str(ROOT),
+        "JAX_PLATFORMS": "cpu",
+        "XDG_CACHE_HOME": str(tmp_path / "caches"),
+    }
+    loaded = []
+    for _ in range(2):
+        told = subprocess.run(
+            [sys.executable, "-c", code, *given],
+            env=environment,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=300,
+        )
+        loaded.append(told.stdout.splitlines()[-1].split())
+    first, second = loaded
+    assert "hydra" in first and "hydra" not in second
+    unneeded = ("simjax.particles.pairs", "simjax.instruments.surfaces", "simjax.models.flow.features", "matplotlib")
+    assert [name for name in unneeded if name in second] == []

@@ -9,7 +9,7 @@ import pytest
 from field_files import read_field
 
 import simjax as sj
-from simjax.driver.programs.programs_of_run import CompiledFieldRun
+from simjax.driver.programs.field_run import CompiledFieldRun
 from simjax.errors import ConfigurationError
 from simjax.grid import CENTER, FACE, Grid
 from simjax.io import initial_files

@@ -1,6 +1,10 @@
 """Declarations of sides: a kind of a user's own, and names that are not declared."""
 
+import subprocess
+import sys
+
 import pytest
+from paths import ROOT
 
 import simjax as sj
 from simjax.config import validate
@@ -44,3 +48,17 @@ def test_a_group_that_no_side_is_declared_for_is_told():
     assert list(sides_of(("scalar.neumann",))) == ["neumann"]
     with pytest.raises(sj.ConfigurationError, match="'scalr'; write some of .*scalar.neumann"):
         sides_of(("scalr",))
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_modules_are_known_by_the_groups_of_their_sides(order):
+    """A module that is missing for a group is not missed where another group has brought it: so both orders."""
+    program = f"""
+from simjax.schema.side_declarations import HOMES, declared_sides, sides_of
+groups = sorted({{group for own in HOMES.values() for group in own}})[::{order}]
+found = {{group: [*sides_of((group,))] for group in groups}}
+assert {{group for one in declared_sides() for group in one.groups}} == {{*groups}}
+assert found == {{group: [*sides_of((group,))] for group in groups}}, found
+"""
+    told = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert told.returncode == 0, told.stderr

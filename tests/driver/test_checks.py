@@ -9,7 +9,8 @@ import pytest
 import simjax as sj
 from simjax.config import load_config, validate
 from simjax.driver.output.run_checks import check_run
-from simjax.driver.programs.programs_of_run import CompiledFieldRun, CompiledParticleRun
+from simjax.driver.programs.field_run import CompiledFieldRun
+from simjax.driver.programs.particle_run import CompiledParticleRun
 from simjax.io.run_numbers import RunNumbers
 from simjax.models.flow.step.budgets import falling_energy
 from simjax.models.particle_model import family_of

@@ -16,6 +16,7 @@ import pytest
 from paths import ROOT
 
 import simjax as sj
+from simjax.driver.start import environment
 from simjax.driver.start.environment import SILENT_TPU, UNSOUND, StopSignals, silence_absent_tpus
 
 
@@ -182,3 +183,24 @@ def test_versions_that_warn_are_those_that_are_not_installed():
     for package in ("jax", "jaxlib"):
         (wanted,) = [one for one in project["dependencies"] if one.startswith(f"{package}>=")]
         assert {part[2:] for part in wanted.split(",") if part.startswith("!=")} == {*UNSOUND}
+
+
+def test_a_checkout_tells_its_commit(tmp_path, monkeypatch):
+    """As Git says it, and whether files are changed; an installed package tells none."""
+
+    def git(*arguments):
+        told = ["git", "-c", "user.name=a", "-c", "user.email=a@b.c", "-C", str(tmp_path), *arguments]
+        return subprocess.run(told, check=True, capture_output=True, text=True).stdout.strip()
+
+    (tmp_path / "simjax").mkdir()
+    module = tmp_path / "simjax" / "__init__.py"
+    module.write_text("")
+    monkeypatch.setattr(sj, "__file__", str(module))
+    state = environment.git_state.__wrapped__
+    assert state() == {"simjax_git_commit": "", "simjax_git_dirty": 0}
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-q", "-m", "first")
+    assert state() == {"simjax_git_commit": git("rev-parse", "HEAD"), "simjax_git_dirty": 0}
+    module.write_text("changed = 1")
+    assert state()["simjax_git_dirty"] == 1

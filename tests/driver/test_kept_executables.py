@@ -241,6 +241,11 @@ def test_settings_of_jax_and_of_the_compiler_count(monkeypatch):
     assert program_identity.settings() != usual
 
 
+def test_all_of_simjax_counts_as_its_sources():
+    inside = {file.relative_to(program_identity.PACKAGE).parts[0] for file in program_identity.PACKAGE.rglob("*.py")}
+    assert {"driver", "models", "ops", "grid.py"} <= inside
+
+
 def test_sources_and_packages_are_read(tmp_path, monkeypatch):
     (tmp_path / "a.py").write_text("1")
     monkeypatch.setattr(program_identity, "PACKAGE", tmp_path)

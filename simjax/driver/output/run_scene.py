@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from simjax.driver.programs.programs_of_fields import CompiledFields
-from simjax.driver.programs.programs_of_particles import CompiledParticles
 from simjax.driver.start.build import build_model, coefficient_fields, exact_solution
 from simjax.grid import AXES, CENTER
 from simjax.models.formulas import FormulaValue
@@ -18,6 +16,10 @@ from simjax.parallel import on_first_device
 from simjax.report.scene import Scene
 from simjax.schema.config import Config
 from simjax.schema.side_declarations import sides_of
+
+if TYPE_CHECKING:
+    from simjax.driver.programs.programs_of_fields import CompiledFields
+    from simjax.driver.programs.programs_of_particles import CompiledParticles
 
 MOST_CELLS = 2**24
 """Cells up to which media and exact solutions are formed on the host for pictures."""

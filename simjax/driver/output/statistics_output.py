@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from simjax.driver.output.instrument_output import SampleFiles, coordinates_of
+from simjax.driver.output.instrument_output import SampleFiles
 from simjax.driver.output.provenance import require_frames
 from simjax.driver.programs.programs_of_statistics import CompiledStatistics, Statistic
 from simjax.io.frame_layout import Variable, written_times
@@ -118,6 +118,8 @@ def _writer(
     grid = programs.domain.grid
     fixed: list[Variable]
     if one.instrument is not None:
+        from simjax.driver.output.instrument_coordinates import coordinates_of  # knows every operator
+
         fixed, dims, _ = coordinates_of(one.instrument, programs)
     else:
         fixed, dims = cell_coordinates(grid, one.variables, one.kept(grid.ndim), config.schema.length_units)

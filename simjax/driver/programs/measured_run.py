@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -48,6 +49,11 @@ class MeasuredRun(PlacedRun):
         """The clock of one member before the first step."""
         return Clock.zero(self.dtype, controlled=self.config.time.tolerance is not None)
 
+    @functools.cached_property
+    def _clock(self) -> Any:
+        """Shapes and dtypes of one member's clock."""
+        return jax.eval_shape(self.clock_at_start)
+
     # ------------------------------------------------------------------ shapes
 
     @property
@@ -65,7 +71,7 @@ class MeasuredRun(PlacedRun):
 
         room: that of the checkpoint, which these programs have from now on.
         """
-        clock = jax.eval_shape(self.clock_at_start)
+        clock = self._clock
         specs = self.state_specs, jax.tree.map(lambda _: self._one, clock)
         lead = () if self.members is None else (self.members,)
         return jax.tree.map(

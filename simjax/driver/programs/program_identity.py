@@ -16,6 +16,7 @@ from typing import Any
 
 import jax
 
+import simjax
 from simjax.schema.config import Config
 from simjax.schema.locate import is_url
 
@@ -27,7 +28,7 @@ ENVIRONMENT = ("JAX_", "XLA_", "TF_", "LIBTPU_", "CUDA_", "NVIDIA_", "ROCR_", "H
 """Beginnings of names of variables by which jax, XLA and drivers choose."""
 LARGEST_FILE = 64 << 20
 """Bytes of a file that are read to tell it from another one."""
-PACKAGE = Path(__file__).resolve().parents[1]
+PACKAGE = Path(simjax.__file__).resolve().parent
 # Code of these does not change while the versions of installed packages and simjax's sources stay.
 KNOWN = {*sys.stdlib_module_names, "simjax", "jax", "jaxlib", "numpy", "equinox", "jaxtyping", "diffrax", "ml_dtypes"}
 
@@ -81,11 +82,16 @@ def _file_digest(text: str) -> str | None:
 @functools.cache
 def sources_digest() -> str:
     """The digest of simjax's own modules."""
-    found = hashlib.sha256()
-    for path in sorted(PACKAGE.rglob("*.py")):
-        found.update(f"{path.relative_to(PACKAGE)}\0".encode())
-        found.update(path.read_bytes())
-        found.update(b"\0")
+    return digest_of_files(PACKAGE, ".py")
+
+
+def digest_of_files(folder: Path, ending: str) -> str:
+    """The digest of names and contents of all files below a folder that end so."""
+    found, root = hashlib.sha256(), str(folder)
+    files = [os.path.join(at, name) for at, _, names in os.walk(root) for name in names if name.endswith(ending)]
+    for file in sorted(files):
+        with open(file, "rb", buffering=0) as opened:
+            found.update(f"{file[len(root) :]}\0".encode() + opened.read() + b"\0")
     return found.hexdigest()
 
 

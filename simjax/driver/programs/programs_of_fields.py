@@ -80,7 +80,7 @@ class CompiledFields(CompiledRun):
         self._taken = self._with_given(given)
         check_sides(config, self.domain)
         self.choose_variables()
-        self._member = jax.eval_shape(self._member_state)
+        self._member = self._kept_fact(lambda: jax.eval_shape(self._member_state), "state")
         self.require_least_memory()
         self._require_kept_fields()
         if config.time.tolerance is not None:

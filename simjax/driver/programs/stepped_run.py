@@ -45,7 +45,7 @@ class SteppedRun(MeasuredRun):
 
     def _zero_clock(self) -> Clock:
         # Of numbers on the host: each kind of zero would be a program of its own.
-        clock = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), jax.eval_shape(self.clock_at_start))
+        clock = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), self._clock)
         if self.members is not None:
             shape = (self.members,)
             clock = jax.tree.map(lambda leaf: np.broadcast_to(leaf, shape), clock)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 import platform
 import signal
@@ -14,6 +15,7 @@ from importlib import metadata
 from pathlib import Path
 from types import FrameType
 
+import simjax
 from simjax.driver.loop.terminal import leave_closed_terminals
 from simjax.driver.programs.compile_cache import settings_to_keep_programs
 from simjax.errors import ResourceError, without_credentials
@@ -37,7 +39,17 @@ UNSOUND = {
     "0.11.0": "crashes on CPUs (jax#39257)",
 }
 """Versions of jax that simjax does not ask for, and what they do."""
+COMMIT = "# branch.oid "
+"""Beginning of the line with the commit in what Git tells of a checkout."""
 PACKAGES = ("simjax", "jax", "jaxlib", "numpy", "equinox", "h5py", "orbax-checkpoint", "hydra-core")
+
+
+def keep_programs() -> None:
+    """Have jax take compiled programs from the user's cache and keep new ones there, if it is not told otherwise."""
+    import jax
+
+    for name, value in settings_to_keep_programs().items():
+        jax.config.update(name, value)
 
 
 def set_up_jax(config: Config) -> Config:
@@ -51,8 +63,7 @@ def set_up_jax(config: Config) -> Config:
 
     if config.precision == "float64":
         jax.config.update("jax_enable_x64", True)
-    for name, value in settings_to_keep_programs().items():
-        jax.config.update(name, value)
+    keep_programs()
     if config.profile:  # a kept program carries the names that its operations had when it was compiled
         jax.config.update("jax_compilation_cache_include_metadata_in_key", True)
     needed = config.mesh.devices
@@ -200,8 +211,6 @@ def process_start() -> float:
     """
     import time
 
-    import simjax
-
     began = simjax._IMPORTED_AT - simjax._COMPUTED_BEFORE
     try:
         fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
@@ -214,6 +223,11 @@ def process_start() -> float:
 
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that decide what a run computes and writes."""
+    return dict(_versions())
+
+
+@functools.cache
+def _versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -223,23 +237,21 @@ def versions() -> dict[str, str]:
     return found
 
 
+@functools.cache
 def git_state() -> Mapping[str, str | int]:
     """Commit and cleanliness of the checkout that simjax runs from; empty strings outside one."""
-    root = Path(__file__).resolve().parents[1]
+    root = Path(simjax.__file__).resolve().parents[1]
+    none = {"simjax_git_commit": "", "simjax_git_dirty": 0}
     if not (root / ".git").exists():
-        return {"simjax_git_commit": "", "simjax_git_dirty": 0}
-
-    def git(*arguments: str) -> str:
-        try:
-            done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=5)
-            return done.stdout.strip()
-        except (OSError, subprocess.TimeoutExpired):
-            return ""
-
-    return {
-        "simjax_git_commit": git("rev-parse", "HEAD"),
-        "simjax_git_dirty": int(bool(git("status", "--porcelain"))),
-    }
+        return none
+    try:
+        asked = ["git", "-C", str(root), "status", "--porcelain=v2", "--branch"]
+        lines = subprocess.run(asked, capture_output=True, text=True, timeout=5).stdout.splitlines()
+    except (OSError, subprocess.TimeoutExpired):
+        return none
+    commit = [line.removeprefix(COMMIT) for line in lines if line.startswith(COMMIT)]
+    dirty = any(not line.startswith("#") for line in lines)
+    return {"simjax_git_commit": "".join(commit), "simjax_git_dirty": int(dirty)}
 
 
 def device_name() -> str:

@@ -14,7 +14,7 @@ from wave_steps import run
 import simjax as sj
 from simjax.core.boundary import SlipWall
 from simjax.core.mappings import lines
-from simjax.driver.programs.programs_of_run import CompiledFieldRun
+from simjax.driver.programs.field_run import CompiledFieldRun
 from simjax.driver.start.build import PARTS
 from simjax.models.waves import wave_surfaces
 from simjax.models.waves.wave_surfaces import LATTICES

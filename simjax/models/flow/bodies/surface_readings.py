@@ -5,9 +5,11 @@ cells, vanishes. Near it the pressure is taken as a quadratic, and what vanishes
 quadratic, so that curved surfaces have no slip all along. Each is nearest to values in the fluid by squares.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +19,6 @@ from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER
-from simjax.instruments.body_surface import SurfacePoints
 from simjax.instruments.fits import Around, gathered, slope_from, value_at, values_around
 from simjax.instruments.places import around as cells_around
 from simjax.instruments.sampling import interpolate
@@ -32,6 +33,9 @@ from simjax.models.flow.bodies.solid_geometry import (
 from simjax.ops.difference import shift
 from simjax.ops.spacing import Spacing, along
 from simjax.solvers.elliptic import cut
+
+if TYPE_CHECKING:
+    from simjax.instruments.body_surface import SurfacePoints
 
 OF_FLOW = ("pressure", "shear_stress", "normal")
 """Names of what can be read of any flow."""
