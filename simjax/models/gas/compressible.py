@@ -250,7 +250,7 @@ class Compressible(GasBalances, ExplicitModel):
         w = riemann.primitive(_conserved(state), params.gamma)
         walled = tuple(axis for axis in self.gravity_axes if not self._is_periodic(axis))
         pulls = tuple(jnp.broadcast_to(self._gravity(params, axis), state.density.shape) for axis in walled)
-        heat, layouts = w.pressure / w.density, self.layouts
+        heat, layouts = w.pressure / w.density, self.layouts.of_gas(params.gamma, self.domain.grid)
         warm = layouts.conducted if self._transport(params) != (None, None) else None
         fields = (heat, w.velocity, w.pressure, w.scalars, pulls, () if warm is None else (heat,))
         pulling = (gravity_layout(self.layouts.pressure),) * len(walled)
