@@ -158,8 +158,9 @@ class GasOutflow(GasSide):
         return Neumann(0.0)
 
 
-RELAXATION = FieldSchema("relaxation", default="0.25", optional=True)
-LENGTH = FieldSchema("length", units="m", optional=True)
+RELAXATION = FieldSchema("relaxation", default=None, optional=True)
+LENGTH = FieldSchema("length", units="m", default=None, optional=True)
+MEAN_VELOCITY = FieldSchema("velocity", vector=True, units="m s-1", default=None, optional=True)
 
 
 class CharacteristicSide(GasSide):
@@ -181,7 +182,7 @@ class CharacteristicSide(GasSide):
 @side(
     "characteristic_outflow",
     groups=GAS_SIDES,
-    keys=(PRESSURE, RELAXATION, LENGTH, FieldSchema("velocity", vector=True, units="m s-1", optional=True)),
+    keys=(PRESSURE, RELAXATION, LENGTH, MEAN_VELOCITY),
     about="waves and vortices leave without reflection, towards a pressure far away",
 )
 class CharacteristicOutflow(CharacteristicSide):
@@ -298,6 +299,12 @@ def gas_layouts(sides: Sides, scalars: int, gas_constant: float | Array) -> GasL
             if isinstance(one, CharacteristicSide)
         },
     )
+
+
+def features_of(sides: Sides, gravity_axes: Sequence[int]) -> dict[str, bool]:
+    """Whether there are characteristic sides, and gravity across one of them."""
+    across = [axis for axis, pair in enumerate(sides) if any(isinstance(one, CharacteristicSide) for one in pair)]
+    return {"characteristic": bool(across), "gravity_across": not {*across}.isdisjoint(gravity_axes)}
 
 
 def density_layout(sides: Sides) -> FieldLayout:
