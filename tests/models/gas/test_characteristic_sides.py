@@ -199,7 +199,7 @@ def test_a_gas_that_is_drawn_back_in_stays_positive():
 
 
 def test_sides_are_alike():
-    """A flow and its mirror image, and one along x and along y, at the sides that lie there."""
+    """A flow and its mirror images across and along the sides, and one along x and along y."""
 
     def flow(x, y):
         push = 0.2 * jnp.cos(2 * x + 3 * y)
@@ -222,6 +222,15 @@ def test_sides_are_alike():
     other = _slope([(upper_mirrored, lower_mirrored), wall], (12, 10), mirrored)
     for sign, a, b in zip((1, -1, 1, 1), one, other, strict=True):
         assert np.allclose(a, sign * b[::-1], rtol=0, atol=1e-12)
+    along = CharacteristicInflow(1.2, REST, (0.4, -0.1)), CharacteristicOutflow(0.9 * REST, velocity=(0.3, -0.1))
+
+    def upside_down(x, y):
+        density, (u, v), pressure = flow(x, 1 - y)
+        return density, (u, -v), pressure
+
+    other = _slope([along, wall], (12, 10), upside_down)
+    for sign, a, b in zip((1, 1, -1, 1), one, other, strict=True):
+        assert np.allclose(a, sign * b[:, ::-1], rtol=0, atol=1e-12)
     lower_turned = CharacteristicInflow(1.2, REST, (0.1, 0.4))
     upper_turned = CharacteristicOutflow(0.9 * REST, velocity=(0.1, 0.3))
     other = _slope([wall, (lower_turned, upper_turned)], (10, 12), turned)
