@@ -252,6 +252,29 @@ def test_a_plane_flow_in_space_is_that_of_a_plane():
         assert np.allclose(a[..., None], b, rtol=0, atol=1e-12)
 
 
+def test_what_passes_them_is_what_the_gas_loses():
+    """Fluxes that balances read are those of the tendency: to rounding of 120 cells."""
+
+    def flow(x, y):
+        return 1 + 0.2 * jnp.cos(2 * x + y), (0.3 + 0.1 * jnp.sin(y), 0.2 * jnp.sin(2 * y + x)), REST + 0.1 * x * y
+
+    inflow, outflow = CharacteristicInflow(1.2, REST, (0.4, 0.1)), CharacteristicOutflow(REST, velocity=(0.3, 0.0))
+    model = gas((12, 10), [(inflow, outflow), (FAR, SlipWall())], MUSCL)
+    state = start(model, *flow(*centers(model)))
+
+    @jax.jit
+    def rates(state):
+        slope = model.rhs(0.0, state, IDEAL)
+        ends = [[model.passing(0.0, state, IDEAL, axis, end) for end in (0, 1)] for axis in (0, 1)]
+        return jnp.sum(slope.density) / 120, jnp.sum(slope.energy) / 120, ends
+
+    mass, energy, ends = rates(state)
+    for name, rate in (("mass", mass), ("energy", energy)):
+        gained = sum(float(lower[name] - upper[name]) for lower, upper in ends)
+        assert abs(gained) > 1e-3
+        assert float(rate) == pytest.approx(gained, abs=1e-12)
+
+
 # ------------------------------------------------------------------ gradients and messages
 
 
