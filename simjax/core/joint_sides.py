@@ -3,7 +3,7 @@
 import abc
 import functools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -12,12 +12,9 @@ from jax import Array, lax
 from simjax.core.boundary import Boundary, FieldLayout, Neumann, Periodic, Value, center_layout, evaluate
 from simjax.grid import LOWER
 
-if TYPE_CHECKING:
-    from simjax.core.domain import Domain
-
 
 class Beside(NamedTuple):
-    """What lies beside a side, by the names of the fields.
+    """Lines of fields beside a side, by the names of the fields.
 
     lines: `(..., lines, ...)` of each field, as `Boundary.ghost` has them. slopes: of each axis along the side the
     derivatives of their first lines, central, and one-sided at the ends of the axis. axis, side, width, spacing, t and
@@ -43,7 +40,7 @@ class JointRule(eqx.Module):
 
     @abc.abstractmethod
     def ghosts(self, beside: Beside) -> dict[str, Array]:
-        """Of every field, by its name, the `width` ghost lines beyond the side, nearest to it first."""
+        """The `width` ghost lines beyond the side of every field by its name, nearest to it first."""
 
 
 class Joint(Boundary):
@@ -60,11 +57,11 @@ class Joint(Boundary):
 
 
 def joint_ghosts(
-    domain: "Domain", edges: Sequence[Array], layouts: Sequence[FieldLayout], axis: int, side: int, width: int, t
+    domain: Any, edges: Sequence[Array], layouts: Sequence[FieldLayout], axis: int, side: int, width: int, t
 ) -> dict[int, Array]:
     """Ghost lines, nearest to the side first, of the fields that have a rule in common there, by their numbers.
 
-    edges: of all fields the lines nearest to the side, in their order in the block.
+    domain: the `Domain` that asks. edges: of all fields the lines nearest to the side, in their order in the block.
     """
     members = {k: b for k, layout in enumerate(layouts) if isinstance(b := layout.boundaries[axis][side], Joint)}
     if not members:
@@ -89,7 +86,7 @@ def joint_ghosts(
     return {k: found[b.name] for k, b in members.items()}
 
 
-def _slopes(domain: "Domain", lines: dict[str, Array], layout: FieldLayout, axis: int) -> dict[int, dict[str, Array]]:
+def _slopes(domain: Any, lines: dict[str, Array], layout: FieldLayout, axis: int) -> dict[int, dict[str, Array]]:
     """Derivatives of the first lines along all other axes, with the ghost cells that the lines have along these."""
     ndim = domain.grid.ndim
     plain = center_layout(
@@ -118,7 +115,7 @@ def _own(line: Array, ghosts: Sequence[int]) -> Array:
     return line
 
 
-def _with_ghosts(domain: "Domain", lines: list[Array], layout: FieldLayout, axis: int, width: int) -> list[Array]:
+def _with_ghosts(domain: Any, lines: list[Array], layout: FieldLayout, axis: int, width: int) -> list[Array]:
     """Lines with `width` ghost cells along one axis."""
     if not width:
         return lines
@@ -127,7 +124,7 @@ def _with_ghosts(domain: "Domain", lines: list[Array], layout: FieldLayout, axis
     return [jnp.concatenate([below, u, above], axis=where) for u, (below, above) in zip(lines, ends, strict=True)]
 
 
-def _slope(domain: "Domain", line: Array, layout: FieldLayout, axis: int) -> Array:
+def _slope(domain: Any, line: Array, layout: FieldLayout, axis: int) -> Array:
     """The derivative along an axis of a line with one ghost cell at both ends of it."""
     ndim, n = domain.grid.ndim, domain.block_shape[axis]
     widths = domain.spacing(layout, 1, line.dtype)[axis]

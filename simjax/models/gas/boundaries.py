@@ -302,7 +302,7 @@ def gas_layouts(sides: Sides, scalars: int, gas_constant: float | Array) -> GasL
 
 
 def features_of(sides: Sides, gravity_axes: Sequence[int]) -> dict[str, bool]:
-    """Whether there are characteristic sides, and gravity across one of them."""
+    """Tell whether there are characteristic sides, and gravity across one of them."""
     across = [axis for axis, pair in enumerate(sides) if any(isinstance(one, CharacteristicSide) for one in pair)]
     return {"characteristic": bool(across), "gravity_across": not {*across}.isdisjoint(gravity_axes)}
 

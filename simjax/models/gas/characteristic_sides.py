@@ -56,7 +56,7 @@ class CharacteristicRule(JointRule):
 
     @abc.abstractmethod
     def mismatch(self, beside: Beside, cell: _Line, speed: Array) -> Array:
-        """What the incoming wave is relaxed by, in units of pressure; `speed` is that of sound."""
+        """The difference by which the incoming wave is relaxed, a pressure; `speed` is that of sound."""
 
     def ghosts(self, beside):
         cell, inner = (_line(beside, k) for k in (0, 1))
@@ -91,7 +91,7 @@ class CharacteristicRule(JointRule):
         return lines
 
     def _turning(self, beside: Beside, cell: _Line, inner: _Line, spacing: Spacing) -> Array:
-        """What the gradients along the side make of dw/dn, over rho c."""
+        """The part of dw/dn that gradients along the side make, over rho c."""
         if not cell.along:
             return jnp.zeros_like(cell.pressure)
         slopes = {k: {i: s[velocity_name(i)] for i in range(len(beside.spacing))} for k, s in beside.slopes.items()}
@@ -105,7 +105,7 @@ class CharacteristicRule(JointRule):
         return jnp.where(cell.outward > 0, 1 - 0.5 * share, 0.5) * divergence + self.carried(beside, cell)
 
     def carried(self, beside: Beside, cell: _Line) -> Array | float:
-        """What the pressure of vortices that are carried through the side makes of dw/dn, over rho c."""
+        """The part of dw/dn that the pressure of vortices makes, over rho c."""
         return 0.0
 
 
@@ -177,7 +177,7 @@ class _Velocity(NamedTuple):
 
 
 def _sign(beside: Beside) -> int:
-    """Of the outward normal along its axis."""
+    """The sign of the outward normal along its axis."""
     return -1 if beside.side == LOWER else 1
 
 
