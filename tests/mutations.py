@@ -703,7 +703,7 @@ MUTATIONS = [
     Mutation(
         "all of the divergence along a side counts in sound",
         "models/gas/characteristic_sides.py",
-        "1 - 0.5 * share, 0.5)",
+        "1 - 0.5 * sound, 0.5)",
         "1, 1)",
         "tests/models/gas/test_characteristic_sides.py::test_less_than_a_twentieth_of_sound_at_45_degrees_comes_back",
     ),

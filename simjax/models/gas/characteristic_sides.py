@@ -44,8 +44,9 @@ class CharacteristicRule(JointRule):
     vortices leave without a sound, which is the share 1 - M of the transverse terms of Yoo and Im (2007), Combust.
     Theory Model. 11, 259, and of Giles (1990), AIAA J. 28, 2050. Sound is reflected least with k = 1/2, which is the
     second-order condition of Engquist and Majda (1977), Math. Comput. 31, 629, in a stream. k = 1 - s / 2 with
-    s = min(1, div(u)^2 / |grad(u)|^2), which is 1 in a plane wave of sound and 0 in a vortex; where gas comes in,
-    k = 1/2. Beyond the speed of sound nothing comes in.
+    s = 1 - (1 - r)^4, r = min(1, div(u)^2 / |grad(u)|^2), which is 1 in a plane wave of sound and 0 in a vortex; where
+    gas comes in, k = 1/2. The power keeps s near 1 in sound that is not quite plane: with s = r three times as much of
+    it came back in a gas at rest. Beyond the speed of sound nothing comes in.
 
     gamma: ratio of specific heats. relaxation: sigma. length: L.
     """
@@ -102,7 +103,8 @@ class CharacteristicRule(JointRule):
         square = sum(u * u for u in gradient)
         moves = square > 0
         share = jnp.minimum(jnp.where(moves, (normal + divergence) ** 2 / jnp.where(moves, square, 1), 0), 1)
-        return jnp.where(cell.outward > 0, 1 - 0.5 * share, 0.5) * divergence + self.carried(beside, cell)
+        sound = 1 - (1 - share) ** 4
+        return jnp.where(cell.outward > 0, 1 - 0.5 * sound, 0.5) * divergence + self.carried(beside, cell)
 
     def carried(self, beside: Beside, cell: _Line) -> Array | float:
         """The part of dw/dn that the pressure of vortices makes, over rho c."""
