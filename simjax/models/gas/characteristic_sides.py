@@ -46,7 +46,7 @@ class CharacteristicRule(JointRule):
     second-order condition of Engquist and Majda (1977), Math. Comput. 31, 629, in a stream. k = 1 - s / 2 with
     s = 1 - (1 - r)^4, r = min(1, div(u)^2 / |grad(u)|^2), which is 1 in a plane wave of sound and 0 in a vortex; where
     gas comes in, k = 1/2. The power keeps s near 1 in sound that is not quite plane: with s = r three times as much of
-    it came back in a gas at rest. Beyond the speed of sound nothing comes in.
+    it returned in a gas at rest. Beyond the speed of sound nothing comes in.
 
     gamma: ratio of specific heats. relaxation: sigma. length: L.
     """
