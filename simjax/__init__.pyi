@@ -49,7 +49,13 @@ from simjax.models.robin import Robin as Robin, ExchangeSide as ExchangeSide
 from simjax.models.flow.sides.openings import OpenSide as OpenSide
 from simjax.models.flow.sides.turbulent_inflow import TurbulentInflow as TurbulentInflow
 from simjax.models.flow.sides.wall_model import WallModel as WallModel
-from simjax.models.gas.boundaries import GasInflow as GasInflow, GasOutflow as GasOutflow, GasWall as GasWall
+from simjax.models.gas.boundaries import (
+    CharacteristicInflow as CharacteristicInflow,
+    CharacteristicOutflow as CharacteristicOutflow,
+    GasInflow as GasInflow,
+    GasOutflow as GasOutflow,
+    GasWall as GasWall,
+)
 from simjax.models.waves.pml import AbsorbingSide as AbsorbingSide, FreeSurface as FreeSurface
 from simjax.core.domain import Domain as Domain
 from simjax.parallel import decompose as decompose, distribute as distribute, make_mesh as make_mesh

@@ -13,6 +13,7 @@ from jax.sharding import PartitionSpec
 
 from simjax.core.block_sizes import not_divisible, thicker_blocks
 from simjax.core.boundary import FieldLayout, Neumann, Periodic, center_layout
+from simjax.core.joint_sides import joint_ghosts
 from simjax.core.neighbors import exchanged
 from simjax.core.stretched import Places, as_array, image_distances, places_around, widths_around
 from simjax.errors import ConfigurationError
@@ -279,13 +280,14 @@ class Domain(eqx.Module):
         else:
             periodic = any(layout.is_periodic(axis) for layout in layouts)
             below, above = exchanged(first, last, where, entry, periodic, read)
+        together = [joint_ghosts(self, e, layouts, axis, s, width, t) for s, e in ((LOWER, lowest), (UPPER, highest))]
         result = []
         for k, layout in enumerate(layouts):
             if layout.is_periodic(axis):
                 result.append((below[k], above[k]))
             else:
-                lower = self._at_side(lowest[k], layout, axis, LOWER, width, t, below[k])
-                upper = self._at_side(highest[k], layout, axis, UPPER, width, t, above[k])
+                lower = self._at_side(lowest[k], layout, axis, LOWER, width, t, below[k], together[LOWER].get(k))
+                upper = self._at_side(highest[k], layout, axis, UPPER, width, t, above[k], together[UPPER].get(k))
                 result.append((lower, upper))
         return result
 
@@ -297,19 +299,26 @@ class Domain(eqx.Module):
         read = [(width, width)] * len(leaves)
         return self._ghosts(ends, [[] for _ in leaves], flatten_layouts(layouts, tree), axis, width, t, read)
 
-    def _at_side(self, edge: Array, layout: FieldLayout, axis: int, side: int, width: int, t, neighbour) -> Array:
-        """Ghost lines at one side: the boundary's where this block touches the side, else the neighbour's."""
+    def _at_side(
+        self, edge: Array, layout: FieldLayout, axis: int, side: int, width: int, t, neighbour, joint=None
+    ) -> Array:
+        """Ghost lines at one side: the boundary's where this block touches the side, else the neighbour's.
+
+        joint: those that a rule for several fields gives, nearest to the side first.
+        """
         array_axis = edge.ndim + axis - self.grid.ndim
-        ghost = layout.boundaries[axis][side].ghost(
-            edge if side == LOWER else lax.rev(edge, (array_axis,)),
-            axis=axis,
-            side=side,
-            offset=layout.offset[axis],
-            width=width,
-            t=t,
-            spacing=self._side_spacing(edge, layout, axis, side, width),
-            positions=functools.partial(self._side_positions, edge, layout, axis, side),
-        )
+        ghost = joint
+        if ghost is None:
+            ghost = layout.boundaries[axis][side].ghost(
+                edge if side == LOWER else lax.rev(edge, (array_axis,)),
+                axis=axis,
+                side=side,
+                offset=layout.offset[axis],
+                width=width,
+                t=t,
+                spacing=self.side_spacing(edge, layout, axis, side, width),
+                positions=functools.partial(self.side_positions, edge, layout, axis, side),
+            )
         if side == LOWER and width > 1:
             ghost = lax.rev(ghost, (array_axis,))
         if self.split[axis] is None:
@@ -317,8 +326,8 @@ class Domain(eqx.Module):
         outermost = 0 if side == LOWER else _count(self.split[axis]) - 1
         return jnp.where(self.block_index(axis) == outermost, ghost, neighbour)
 
-    def _side_spacing(self, edge: Array, layout: FieldLayout, axis: int, side: int, width: int):
-        """The spacing that `Boundary.ghost` takes."""
+    def side_spacing(self, edge: Array, layout: FieldLayout, axis: int, side: int, width: int):
+        """The spacing that `Boundary.ghost` takes at a side."""
         spacing: list[float | Array] = list(self.grid.mean_spacing)
         if self.grid.stretch[axis] is not None:
             along = image_distances(self._line(axis)[0], side, width, layout.offset[axis] == FACE)
@@ -326,7 +335,7 @@ class Domain(eqx.Module):
             spacing[axis] = as_array(along, edge.dtype).reshape((1,) * (edge.ndim - self.grid.ndim) + shape)
         return tuple(spacing)
 
-    def _side_positions(self, u: Array, layout: FieldLayout, axis: int, side: int) -> tuple[Array, ...]:
+    def side_positions(self, u: Array, layout: FieldLayout, axis: int, side: int) -> tuple[Array, ...]:
         """Coordinates of the side's plane for `u`, which may carry ghost cells along other axes."""
         spatial = u.shape[u.ndim - self.grid.ndim :]
         ghosts = [(have - n) // 2 for have, n in zip(spatial, self.block_shape, strict=True)]
@@ -357,7 +366,7 @@ class Domain(eqx.Module):
         """The value prescribed for `u` on the faces in a side, to broadcast against one line; None where it is free."""
         if layout.offset[axis] != FACE or layout.is_periodic(axis):
             return None
-        positions = functools.partial(self._side_positions, u, layout, axis, side)
+        positions = functools.partial(self.side_positions, u, layout, axis, side)
         return layout.boundaries[axis][side].imposed(t=t, positions=positions, like=u)
 
     # ------------------------------------------------------------------ stencils

@@ -9,6 +9,7 @@ from jax import Array, lax
 
 from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain, flatten_layouts
+from simjax.core.joint_sides import joint_ghosts
 from simjax.grid import LOWER, UPPER
 from simjax.stencil.evaluate import evaluate, trace_stencil
 from simjax.stencil.kernels.trace_marks import kept, widened
@@ -92,25 +93,39 @@ class Tile(Domain):
         for axis in range(self.grid.ndim if self.walls else 0):
             wall = self.depth - self.begin[axis], self.depth - self.begin[axis] + self._cells(axis)
             for side in (LOWER, UPPER):
-                leaves = [
-                    self._with_wall(u, k, axis, side, wall[side], width, t)
-                    for u, k in zip(leaves, layouts, strict=True)
-                ]
+                leaves = self._with_wall(leaves, layouts, axis, side, wall[side], width, t)
         return leaves
 
-    def _with_wall(self, u: Array, layout: FieldLayout, axis: int, side: int, at: int, width: int, t) -> Array:
-        """A field with lines beyond the wall in front of line `at`."""
-        along = u.ndim + axis - self.grid.ndim
-        n = u.shape[along]
+    def _with_wall(
+        self, leaves: list[Array], layouts: list[FieldLayout], axis: int, side: int, at: int, width: int, t
+    ) -> list[Array]:
+        """The fields with lines beyond the wall in front of line `at`."""
+        n = self.block_shape[axis]
         beyond = min(width, at if side == LOWER else n - at)
         within = min(width + 1, n - at if side == LOWER else at)
-        if layout.is_periodic(axis) or beyond <= 0 or within <= 0:
-            return u
+        if beyond <= 0 or within <= 0:
+            return leaves
         first, start = (at, at - beyond) if side == LOWER else (at - within, at)
-        edge = lax.slice_in_dim(u, first, first + within, axis=along)
-        neighbour = lax.slice_in_dim(u, start, start + beyond, axis=along)
-        ghosts = self._at_side(edge, layout, axis, side, beyond, t, neighbour)
-        return lax.dynamic_update_slice_in_dim(u, ghosts, start, along)
+
+        def cut(u: Array, begin: int, count: int) -> Array:
+            return lax.slice_in_dim(u, begin, begin + count, axis=u.ndim + axis - self.grid.ndim)
+
+        edges = [cut(u, first, within) for u in leaves]
+        joint = joint_ghosts(self, edges, layouts, axis, side, beyond, t)
+
+        def walled(k: int, u: Array, layout: FieldLayout) -> Array:
+            if layout.is_periodic(axis):
+                return u
+            ghosts = self._at_side(edges[k], layout, axis, side, beyond, t, cut(u, start, beyond), joint.get(k))
+            return lax.dynamic_update_slice_in_dim(u, ghosts, start, u.ndim + axis - self.grid.ndim)
+
+        return [walled(k, *both) for k, both in enumerate(zip(leaves, layouts, strict=True))]
+
+    def beside(self, fields, layouts, axis, width=1, t=0.0):
+        """See `Domain.beside`; what no cell is stored for repeats the outermost ones."""
+        where = axis - self.grid.ndim
+        ends = [(lax.slice_in_dim(u, k, k + 1, axis=u.ndim + where) for k in (0, u.shape[where] - 1)) for u in fields]
+        return [tuple(jnp.concatenate([line] * width, axis=where) for line in both) for both in ends]
 
 
 class Unbounded(Domain):

@@ -11,7 +11,13 @@ from case import PERIODIC, Case, smooth_field
 from simjax.core.boundary import NoSlipWall, Outflow, SlipWall
 from simjax.core.mappings import lines
 from simjax.grid import CENTER, Grid
-from simjax.models.gas.boundaries import GasInflow, GasOutflow, GasWall
+from simjax.models.gas.boundaries import (
+    CharacteristicInflow,
+    CharacteristicOutflow,
+    GasInflow,
+    GasOutflow,
+    GasWall,
+)
 from simjax.models.gas.compressible import Compressible, Params
 from simjax.ops.gas import GasScheme
 from simjax.stepping.simulate import Schedule
@@ -27,6 +33,10 @@ def _heavy():
 
 def _real():
     return Params(jnp.asarray(1.4), jnp.asarray(0.02), jnp.asarray(0.03), jnp.asarray([0.0, -0.5]))
+
+
+def _viscous():
+    return Params(jnp.asarray(1.4), jnp.asarray(0.02), jnp.asarray(0.03))
 
 
 def _sticky():
@@ -111,6 +121,26 @@ CASES = (
             gas_constant=0.8,
         ),
         _real,
+        _initial,
+        "euler",
+        Schedule(0.02, dt=0.01),
+        frames=1,
+    ),
+    Case(
+        "gas-2d-characteristic",
+        _plane,
+        _gas(
+            [
+                (
+                    CharacteristicInflow(1.1, _warm, (0.4, 0.1), (0.7,)),
+                    CharacteristicOutflow(_warm, velocity=(0.4, 0.1)),
+                ),
+                (_slip, CharacteristicOutflow(0.9, 0.5, 3.0)),
+            ],
+            GasScheme("mc", "characteristic", "hllc"),
+            scalars=1,
+        ),
+        _viscous,
         _initial,
         "euler",
         Schedule(0.02, dt=0.01),

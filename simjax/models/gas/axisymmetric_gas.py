@@ -28,12 +28,21 @@ EXCLUSIONS = Exclusions(
         ),
         "prandtl": Feature("a number of Prandtl (`physics.prandtl`)", instead="write null, or physics.conductivity=0"),
         "conductivity": Feature("a conductivity (`physics.conductivity`)", without="no conductivity of its own"),
+        "characteristic": Feature(
+            "a characteristic side (`boundaries.x: characteristic_outflow`, `characteristic_inflow`)",
+            instead="write outflow or inflow",
+        ),
+        "gravity_across": Feature(
+            "gravity across that side (`physics.gravity`)", without="no gravity across that side"
+        ),
     },
     (
         Exclusion("high_order", "rings", "as its fluxes would be of second order on an axisymmetric one"),
         Exclusion("gravity_along_r", "rings", "as gravity does not point away from an axis on all sides"),
         Exclusion("transport", "rings", "as the gas is ideal on an axisymmetric one"),
         Exclusion("prandtl", "conductivity", "as one follows from the other"),
+        Exclusion("characteristic", "rings", "as the waves that its conditions hold for are plane"),
+        Exclusion("characteristic", "gravity_across", "as its conditions hold for waves in a uniform gas"),
     ),
 )
 
@@ -50,6 +59,8 @@ def refusals(across: Across | None, reconstruction: str, **others: bool) -> Iter
         "gravity_along_r": "physics.gravity along r",
         "prandtl": "physics.prandtl",
         "conductivity": "physics.conductivity",
+        "characteristic": "boundaries with a characteristic side",
+        "gravity_across": "physics.gravity across it",
         **TRANSPORT,
     }
     has = {"rings": across is not None, "high_order": INTERPOLATIONS[reconstruction].order > 2, **others}

@@ -1,5 +1,6 @@
 """Sides of a gas: their effect on temperature, velocity, pressure and scalars."""
 
+import abc
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -22,8 +23,10 @@ from simjax.core.boundary import (
     Value,
     center_layout,
 )
+from simjax.core.joint_sides import Joint
 from simjax.errors import ConfigurationError
-from simjax.grid import AXES
+from simjax.grid import AXES, Grid
+from simjax.models.gas.characteristic_sides import CharacteristicRule, InflowRule, OutflowRule, velocity_name
 from simjax.schema.model_schema import FieldSchema
 from simjax.schema.side_declarations import side
 
@@ -155,10 +158,93 @@ class GasOutflow(GasSide):
         return Neumann(0.0)
 
 
+RELAXATION = FieldSchema("relaxation", default=None, optional=True)
+LENGTH = FieldSchema("length", units="m", default=None, optional=True)
+MEAN_VELOCITY = FieldSchema("velocity", vector=True, units="m s-1", default=None, optional=True)
+
+
+class CharacteristicSide(GasSide):
+    """A side whose ghost cells are found from all fields beside it (`characteristic_sides`).
+
+    To those who read one field alone nothing has a slope there.
+    """
+
+    passable = True
+
+    def velocity_boundary(self, component, axis):
+        return Neumann(0.0)
+
+    @abc.abstractmethod
+    def rule(self, gamma: Array, length: float) -> CharacteristicRule:
+        """The rule of its ghost cells; `length`: of the grid across the side, which is L where none is given."""
+
+
+@side(
+    "characteristic_outflow",
+    groups=GAS_SIDES,
+    keys=(PRESSURE, RELAXATION, LENGTH, MEAN_VELOCITY),
+    about="waves and vortices leave without reflection, towards a pressure far away",
+)
+class CharacteristicOutflow(CharacteristicSide):
+    """Waves and vortices leave without reflection, and the mean pressure tends to `pressure`: NSCBC of the literature.
+
+    It does so at the rate relaxation c (1 - M^2) / length; length is that of the grid across the side if not given.
+    Without relaxation (0) the mean pressure drifts. All leaves where the gas is supersonic. velocity: the mean one with
+    which vortices are carried out; where it is given their own pressure counts, and they leave with less sound.
+
+    Examples:
+        >>> end = sj.CharacteristicOutflow(pressure=1.0)
+        >>> tube = sj.Compressible(sj.Domain(sj.Grid((64,))), [(sj.SlipWall(), end)])
+    """
+
+    pressure: Value
+    relaxation: Value = 0.25
+    length: Value | None = None
+    velocity: tuple[Value, ...] | None = None
+
+    def rule(self, gamma, length):
+        length = length if self.length is None else self.length
+        return OutflowRule(gamma, self.relaxation, length, self.pressure, self.velocity)
+
+
+@side(
+    "characteristic_inflow",
+    groups=GAS_SIDES,
+    keys=(DENSITY, VELOCITY, PRESSURE, SCALARS, RELAXATION, LENGTH),
+    about="velocity and temperature tend to those of a given state, and sound leaves against the stream",
+)
+class CharacteristicInflow(CharacteristicSide):
+    """Velocity and temperature of what comes in tend to those of a state, while sound leaves against the stream.
+
+    The pressure of the state counts in its temperature p / (rho R) alone, but where it is supersonic: there all of it
+    comes in. relaxation, length: as of `CharacteristicOutflow`. Scalars come in as given (none: zero).
+
+    Examples:
+        >>> stream = sj.CharacteristicInflow(density=1.4, pressure=1.0, velocity=(0.3,))
+        >>> end = sj.CharacteristicOutflow(pressure=1.0)
+        >>> tube = sj.Compressible(sj.Domain(sj.Grid((64,))), [(stream, end)])
+    """
+
+    density: Value
+    pressure: Value
+    velocity: tuple[Value, ...]
+    scalars: tuple[Value, ...] | None = None
+    relaxation: Value = 0.25
+    length: Value | None = None
+
+    def carried(self, number):
+        return Ghosts(0.0 if self.scalars is None else self.scalars[number])
+
+    def rule(self, gamma, length):
+        length = length if self.length is None else self.length
+        return InflowRule(gamma, self.relaxation, length, self.density, self.velocity, self.pressure)
+
+
 class GasLayouts(NamedTuple):
     """Layouts of heat p / rho, of each velocity component, of pressure, and of each scalar: what fluxes read.
 
     conducted: of heat as it is conducted; None where no wall has a temperature, so that it is as it is carried.
+    characteristic: the sides whose ghost cells are found from all fields, by axis and side.
     """
 
     heat: FieldLayout
@@ -166,6 +252,23 @@ class GasLayouts(NamedTuple):
     velocity: tuple[FieldLayout, ...]
     pressure: FieldLayout
     scalars: tuple[FieldLayout, ...]
+    characteristic: dict[tuple[int, int], CharacteristicSide]
+
+    def of_gas(self, gamma: Array, grid: Grid) -> "GasLayouts":
+        """These layouts with the rules of characteristic sides for a gas with this ratio of specific heats."""
+        if not self.characteristic:
+            return self
+        rules = {(axis, end): one.rule(gamma, grid.lengths[axis]) for (axis, end), one in self.characteristic.items()}
+
+        def joined(layout: FieldLayout, name: str) -> FieldLayout:
+            pairs = [list(pair) for pair in layout.boundaries]
+            for (axis, end), rule in rules.items():
+                pairs[axis][end] = Joint(name, rule)
+            return center_layout(pairs, layout.units)
+
+        velocity = tuple(joined(layout, velocity_name(k)) for k, layout in enumerate(self.velocity))
+        heat, pressure = joined(self.heat, "heat"), joined(self.pressure, "pressure")
+        return self._replace(heat=heat, velocity=velocity, pressure=pressure)
 
 
 def gas_layouts(sides: Sides, scalars: int, gas_constant: float | Array) -> GasLayouts:
@@ -189,7 +292,19 @@ def gas_layouts(sides: Sides, scalars: int, gas_constant: float | Array) -> GasL
         ),
         _layout(sides, lambda side: side.pressure_boundary(), "Pa"),
         tuple(_layout(sides, _carried(number), "1") for number in range(scalars)),
+        {
+            (axis, end): one
+            for axis, pair in enumerate(sides)
+            for end, one in enumerate(pair)
+            if isinstance(one, CharacteristicSide)
+        },
     )
+
+
+def features_of(sides: Sides, gravity_axes: Sequence[int]) -> dict[str, bool]:
+    """Tell whether there are characteristic sides, and gravity across one of them."""
+    across = [axis for axis, pair in enumerate(sides) if any(isinstance(one, CharacteristicSide) for one in pair)]
+    return {"characteristic": bool(across), "gravity_across": not {*across}.isdisjoint(gravity_axes)}
 
 
 def density_layout(sides: Sides) -> FieldLayout:

@@ -27,6 +27,7 @@ from simjax.models.gas.boundaries import (
     VELOCITY,
     GasLayouts,
     density_layout,
+    features_of,
     gas_layouts,
     gravity_layout,
     plain_layout,
@@ -106,9 +107,9 @@ class Compressible(GasBalances, ExplicitModel):
     (`ops.gas`, `ops.positivity`); viscous terms of second order. Gravity is balanced against pressure between
     neighbouring cells, so that an atmosphere at rest stays at rest, and the work of gravity is that of the mass
     fluxes, so that E - rho g . x is conserved. Sides: periodic, slip, no-slip (moving, adiabatic or at a given
-    temperature), inflow of a given state, outflow. Takes stretched grids, and axisymmetric ones (an ideal fluid, second
-    order). Toro (2009), Riemann Solvers and Numerical Methods for Fluid Dynamics; Jiang, Shu and Zhang (2013), SIAM J.
-    Sci. Comput. 35, A1137.
+    temperature), inflow of a given state, outflow, and characteristic ones that reflect no sound. Takes stretched
+    grids, and axisymmetric ones (an ideal fluid, second order). Toro (2009), Riemann Solvers and Numerical Methods for
+    Fluid Dynamics; Jiang, Shu and Zhang (2013), SIAM J. Sci. Comput. 35, A1137.
 
     `gravity_axes` are those along which gravity acts at all; `gas_constant` is R. With `count_limited` diagnostics
     count the faces whose flux is limited for positivity, by a program as long as the tendency.
@@ -177,7 +178,8 @@ class Compressible(GasBalances, ExplicitModel):
         check_sides(domain, sides, GAS_SIDES, "Compressible", axisymmetric=True)
         self.scheme = gas.GasScheme() if scheme is None else scheme
         across, reconstruction = across_of(domain, sides, GAS_SIDES), self.scheme.reconstruction
-        raise_first(axisymmetric_gas.refusals(across, reconstruction, gravity_along_r=RADIAL in gravity_axes))
+        has = features_of(sides, gravity_axes) | {"gravity_along_r": RADIAL in gravity_axes}
+        raise_first(axisymmetric_gas.refusals(across, reconstruction, **has))
         self.domain = domain
         self.gravity_axes = tuple(gravity_axes)
         self.scalars = scalars
@@ -250,7 +252,7 @@ class Compressible(GasBalances, ExplicitModel):
         w = riemann.primitive(_conserved(state), params.gamma)
         walled = tuple(axis for axis in self.gravity_axes if not self._is_periodic(axis))
         pulls = tuple(jnp.broadcast_to(self._gravity(params, axis), state.density.shape) for axis in walled)
-        heat, layouts = w.pressure / w.density, self.layouts
+        heat, layouts = w.pressure / w.density, self.layouts.of_gas(params.gamma, self.domain.grid)
         warm = layouts.conducted if self._transport(params) != (None, None) else None
         fields = (heat, w.velocity, w.pressure, w.scalars, pulls, () if warm is None else (heat,))
         pulling = (gravity_layout(self.layouts.pressure),) * len(walled)

@@ -8,11 +8,14 @@ from simjax.models.axisymmetric_grid import across_of_configuration
 from simjax.models.gas.axisymmetric_gas import refusals
 from simjax.ops.axisymmetric_divergence import RADIAL
 
+CHARACTERISTIC = ("characteristic_inflow", "characteristic_outflow")
+
 
 def check(config: Any) -> Iterator[tuple[str, str]]:
     """Tell of keys that exclude each other, and of plain numbers for density, pressure or temperature that are <= 0."""
     physics = config.physics
     varied = {variation.path for variation in config.ensemble.vary}
+    across = [{pair.lower.kind, pair.upper.kind} & {*CHARACTERISTIC} for pair in config.boundaries]
     transport = bool(physics.viscosity or physics.conductivity or physics.prandtl)
     yield from refusals(
         across_of_configuration(config),
@@ -21,6 +24,8 @@ def check(config: Any) -> Iterator[tuple[str, str]]:
         transport=transport or not varied.isdisjoint(("physics.viscosity", "physics.conductivity")),
         prandtl=physics.prandtl is not None,
         conductivity=physics.conductivity > 0,
+        characteristic=any(across),
+        gravity_across=any(one and pull for one, pull in zip(across, physics.gravity or (), strict=False)),
     )
     given = {f"initial.{name}": source for name, source in config.initial.items() if isinstance(source, tuple)}
     for axis, boundary in zip(AXES, config.boundaries, strict=False):
@@ -36,7 +41,7 @@ def check(config: Any) -> Iterator[tuple[str, str]]:
 def conserved_quantities(config: Any) -> tuple[str, ...]:
     """Mass stays within walls; energy too, unless they move or are heated, or the gas falls."""
     walls = [wall for axis in config.boundaries for wall in (axis.lower, axis.upper)]
-    if any(wall.kind in ("inflow", "outflow") for wall in walls):
+    if any(wall.kind in ("inflow", "outflow", *CHARACTERISTIC) for wall in walls):
         return ()
     mass = ("mass",)
     heated = any(wall.kind == "no_slip" and wall.fields for wall in walls)
