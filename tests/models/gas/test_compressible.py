@@ -377,10 +377,10 @@ def test_supersonic_inflow_fills_the_tube():
 
 
 @functools.cache
-def sod_derivatives():
+def sod_derivatives(flux="hllc_all_speed"):
     """Totals and plateau of Sod's problem, and their derivatives with respect to the pressure on the left."""
     n, t = 100, 0.2
-    model = gas((n,), [OPEN], WENO)
+    model = gas((n,), [OPEN], GasScheme(flux=flux))
     (x,) = centers(model)
 
     def outcome(pressure):
@@ -412,11 +412,14 @@ def test_derivatives_of_totals_through_shocks_are_exact():
 
 
 @pytest.mark.long
-def test_derivative_of_the_pressure_between_the_waves():
-    values, slopes = sod_derivatives()
+@pytest.mark.parametrize(("flux", "off"), [("hllc_all_speed", 0.01), ("hllc", 0.03)])
+def test_derivative_of_the_pressure_between_the_waves(flux, off):
+    values, slopes = sod_derivatives(flux)
     # The plateau is flat but for the tails of contact and shock.
     assert float(values[2]) == pytest.approx(0.30313017805064685, rel=1e-3)
-    assert float(slopes[2]) == pytest.approx(0.21518970536338797, rel=1e-2)
+    # Off by 0.5 and 2.1 %, and by 0.4 % with either if the curvature of the flux has no bound: where the bound acts around
+    # the shock its derivative is that of single cells.
+    assert float(slopes[2]) == pytest.approx(0.21518970536338797, rel=off)
 
 
 # ---------------------------------------------------------------------- extremes
