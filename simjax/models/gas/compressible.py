@@ -216,17 +216,21 @@ class Compressible(GasReadings, GasBalances, ExplicitModel):
         if "prandtl" in values:
             conductivity = viscosity * gamma * gas_constant / ((gamma - 1) * values["prandtl"])
         conducts = keys.conductivity or keys.prandtl or setup.varies("conductivity")
-        gravity, (solid, solid_temperature) = keys.gravity or (0.0,) * len(axes), gas_bodies.bodies_of(setup)
+        gravity, scheme = (
+            keys.gravity or (0.0,) * len(axes),
+            gas.GasScheme(keys.reconstruction, keys.variables, keys.flux),
+        )
+        solid, warm = gas_bodies.bodies_of(setup, plain_layout(setup.sides), width_of(scheme))
         model = cls(
             setup.domain,
             setup.sides,
-            gas.GasScheme(keys.reconstruction, keys.variables, keys.flux),
+            scheme,
             gravity_axes=tuple(axis for axis, pull in enumerate(gravity) if pull != 0),
             scalars=setup.config.counts.get("scalars", 0),
             gas_constant=gas_constant,
             count_limited=keys.count_limited,
             solid=solid,
-            solid_temperature=solid_temperature,
+            solid_temperature=warm,
         )
         params = Params(
             gamma,
@@ -246,7 +250,7 @@ class Compressible(GasReadings, GasBalances, ExplicitModel):
     @property
     def width(self) -> int:
         """Ghost cells that the tendency needs."""
-        return max(self.scheme.interpolation.width, 1)
+        return width_of(self.scheme)
 
     # ------------------------------------------------------------------ tendency
 
@@ -468,3 +472,8 @@ class Compressible(GasReadings, GasBalances, ExplicitModel):
 
 
 Compressible.Params, Compressible.State = Params, State
+
+
+def width_of(scheme: gas.GasScheme) -> int:
+    """Ghost cells that the tendency needs."""
+    return max(scheme.interpolation.width, 1)

@@ -25,6 +25,7 @@ from simjax.models.gas.bodies.ghost_cells import GhostCells, ghost_cells, room_f
 from simjax.ops.reconstruction import pad_only
 from simjax.ops.riemann import Conserved, Primitive
 from simjax.schema.model_schema import FieldSchema
+from simjax.schema.numbers import named_numbers
 from simjax.solvers.elliptic import cut
 
 SOLID_TEMPERATURE = FieldSchema("solid_temperature", units="K", default=None, optional=True)
@@ -37,6 +38,8 @@ READINGS = {
 }
 """Units and meanings of those of these that no output has."""
 FOUND = "coefficients.solid"
+EXACT, CHANGED = 9 / 8, 2.0
+"""Room for ghost cells over those that are counted, of a shape that is known, and of one whose numbers may change."""
 
 
 class GasBodies(eqx.Module):
@@ -67,7 +70,8 @@ class GasBodies(eqx.Module):
                 "Compressible.solid: expected bodies at rest, and got a Solid with moving, free or velocity; write "
                 "Solid(distance) alone."
             )
-        return cls(solid, temperature, reach, room_for(domain, layout, solid, reach))
+        room = room_for(domain, layout, solid.distance, reach, EXACT) if solid.beside is None else solid.beside
+        return cls(solid, temperature, reach, room)
 
     def cells(self, domain: Domain, layout: FieldLayout, dtype) -> GhostCells:
         """The ghost cells, formed now where they were not before."""
@@ -106,22 +110,26 @@ class GasBodies(eqx.Module):
         return (*found, pulls, conducted)
 
 
-def bodies_of(setup: Any) -> tuple[Solid | None, FormulaValue | float | None]:
-    """The bodies of a configuration, if any, and the temperature of their surface."""
-    source = setup.config.coefficients.get("solid")
+def bodies_of(setup: Any, layout: FieldLayout, reach: int) -> tuple[Solid | None, FormulaValue | Array | None]:
+    """The bodies of a configuration, if any, and the temperature of their surface; arguments as of `GasBodies`."""
+    given = setup.config.coefficients
+    source, warm = given.get("solid"), given.get("solid_temperature")
     if source is None:
         return None, None
-    distance = setup.coefficients["solid"][0]
+    distance, room = setup.coefficients["solid"][0], None
     if not isinstance(distance, Tracer | jax.ShapeDtypeStruct):
         require_body(setup.domain, np.asarray(distance), False)
-    if isinstance(source, tuple):
-        distance = FormulaValue(source[0], dict(setup.values))
-    warm = setup.config.coefficients.get("solid_temperature")
-    if warm is None:
-        return Solid(distance), None
+    numbers = named_numbers(setup.config)
+    if isinstance(source, tuple) and source[0].names <= {*numbers, *AXES}:
+        known = FormulaValue(source[0], {name: jnp.asarray(value) for name, value in numbers.items()})
+        spare = CHANGED if source[0].names & {*numbers} else EXACT
+        with jax.ensure_compile_time_eval():
+            room = room_for(setup.domain, layout, known, reach, spare)
     if isinstance(warm, tuple):
-        return Solid(distance), FormulaValue(warm[0], dict(setup.values))
-    return Solid(distance), setup.coefficients["solid_temperature"][0]
+        warm = FormulaValue(warm[0], dict(setup.values))
+    elif warm is not None:
+        warm = setup.coefficients["solid_temperature"][0]
+    return Solid(distance, beside=room), warm
 
 
 def check_bodies(config: Any, conducts: bool) -> Iterator[tuple[str, str]]:
@@ -129,7 +137,10 @@ def check_bodies(config: Any, conducts: bool) -> Iterator[tuple[str, str]]:
     given = config.coefficients
     path = "coefficients.solid_temperature"
     if "solid_temperature" in given and "solid" not in given:
-        yield path, f"{path}: expected beside {FOUND}, the distance from the surface of bodies; write it, or leave it out"
+        yield (
+            path,
+            f"{path}: expected beside {FOUND}, the distance from the surface of bodies; write it, or leave it out",
+        )
     elif "solid_temperature" in given and not conducts:
         yield (
             path,

@@ -2,9 +2,10 @@
 
 Fluxes read a few cells beyond a face, so each cell of a body that one of them reads is given the state that makes the
 surface a wall: that of the gas at an image point on the normal through it, with the velocity turned round (Mittal et
-al. 2008, J. Comput. Phys. 227, 4825). An image lies no nearer to the surface than the diagonal of a cell, so that all
-cells it is interpolated from lie in the gas, and no equations are to be solved beside the surface; what vanishes there
-is linear up to it. Along walls that slip and are curved the pressure rises away from the centre of the curve: entropy
+al. 2008, J. Comput. Phys. 227, 4825). An image lies no nearer to the surface than the diagonal of a cell, so that the
+cells around it lie in the gas; what vanishes at the surface is linear up to it. The state there is that of the
+quadratic nearest to the cells of the gas around, by weights that are formed once, within the range of the next ones:
+errors of linear interpolation would add up in what the gas carries along a wall. Along walls that slip and are curved the pressure rises away from the centre of the curve: entropy
 and total enthalpy stay the same along the normal, and a velocity along the wall falls as that of a flow without
 vorticity (Dadone and Grossman 1994, AIAA J. 32, 285). All of it is of second order where the wall is smooth.
 
@@ -14,7 +15,7 @@ every cell of the gas is whole, the time step is that without bodies, and deriva
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax
@@ -27,16 +28,19 @@ from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
 from simjax.grid import CENTER, Grid
 from simjax.models.flow.bodies.solid_geometry import inverse, mirrored, on_block
-from simjax.models.flow.bodies.solids import Solid
 from simjax.ops.difference import shift, shift_by
 from simjax.ops.riemann import smooth_root, squared_norm
 
-LEAST_WEIGHT = 0.01
-"""The least share of cells in the gas in an interpolation that a ghost cell follows; others keep their first state."""
 MOST_GROWTH = 1.0
 """The most by which the velocity along a wall grows from image to ghost cell, over itself: more is an edge."""
 LEAST_HEAT = 0.5
 """The least p / rho of a ghost cell beside a curved wall over that at its image."""
+AROUND = (-1, 0, 1, 2)
+"""Cells that an image is interpolated from, along each axis, from the next one below on."""
+RIDGE = 1e-3
+"""Weight of the slopes and curvatures of a quadratic where too few cells decide on them; the next cells have one."""
+MOST_SURFACE = 8
+"""Surface of bodies that there is room for, over a face of a cube of as many cells, where it is not known before."""
 MOST_CELLS = 2**24
 """Cells of a grid up to which ghost cells are counted before anything is compiled."""
 
@@ -45,19 +49,22 @@ class GhostCells(eqx.Module):
     """Where ghost cells lie, and how they follow from the gas. K: the number that there is room for in a block.
 
     fluid: whether a cell of this block lies in the gas. index: numbers of the ghost cells in the block, (K,); those of
-    unused ones lie beyond it. at: number of the first of the cells around each image in a block with `halo` ghost
-    cells, (K,). weights: of these cells, one (K,) each. normal: into the gas. depth: of the ghost cell behind the
-    surface. image: distance of the image in front of it. bend: second derivatives of the distance from the surface.
+    unused ones lie beyond it. at: number of the cell below each image in a block with `halo` ghost cells, (K,).
+    weights: of the cells around it, (cells, K). beside: whether these are next to the image and in the gas. normal:
+    into the gas. depth: of the ghost cell behind the surface. image: distance of the image in front of it. bend: second
+    derivatives of the distance from the surface. enough: whether there is room for all of them.
     """
 
     fluid: Array
     index: Array
     at: Array
-    weights: tuple[Array, ...]
+    weights: Array
+    beside: Array
     normal: tuple[Array, ...]
     depth: Array
     image: Array
     bend: tuple[tuple[Array, ...], ...]
+    enough: Array
     halo: int = eqx.field(static=True)
 
     @property
@@ -67,12 +74,12 @@ class GhostCells(eqx.Module):
 
     def at_images(self, padded: Array) -> Array:
         """A padded field at the images, (K,)."""
-        flat, strides = padded.ravel(), _strides(padded.shape)
-        total = jnp.zeros((), padded.dtype)
-        for corner, weight in zip(_corners(padded.ndim), self.weights, strict=True):
-            number = self.at + sum(a * s for a, s in zip(corner, strides, strict=True))
-            total = total + weight * flat.at[number].get(mode="promise_in_bounds")
-        return total
+        strides = _strides(padded.shape)
+        ways = jnp.asarray([sum(map(math.prod, zip(way, strides, strict=True))) for way in _around(padded.ndim)])
+        values = padded.ravel().at[self.at + ways[:, None]].get(mode="promise_in_bounds")
+        least = jnp.min(jnp.where(self.beside, values, jnp.inf), 0)
+        most = jnp.max(jnp.where(self.beside, values, -jnp.inf), 0)
+        return jnp.clip(jnp.sum(self.weights * values, 0), least, most)
 
     def of_cells(self, u: Array) -> Array:
         """A field of this block in the ghost cells, (K,)."""
@@ -115,7 +122,7 @@ class GhostCells(eqx.Module):
 def halo_of(grid: Grid, reach: int) -> int:
     """Cells along an axis from a ghost cell to the farthest cell that its image is interpolated from."""
     widest, image = max(grid.mean_spacing), math.hypot(*grid.mean_spacing)
-    return math.ceil((reach * widest + max(reach * widest, image)) / min(grid.mean_spacing)) + 1
+    return math.ceil((reach * widest + max(reach * widest, image)) / min(grid.mean_spacing)) + AROUND[-1]
 
 
 def ghost_cells(domain: Domain, layout: FieldLayout, distance: Array, reach: int, most: int | None) -> GhostCells:
@@ -123,14 +130,16 @@ def ghost_cells(domain: Domain, layout: FieldLayout, distance: Array, reach: int
 
     layout: says along which axes fields are periodic. distance: from the surface at the centres of this block's cells,
     positive in the gas, up to a factor. reach: cells that a flux reads beyond a face. most: room for ghost cells in a
-    block; None: for all of its cells.
+    block; None: for those beside `MOST_SURFACE` times the faces of a cube of as many cells.
     """
     grid, ndim, halo = domain.grid, domain.grid.ndim, halo_of(domain.grid, reach)
     h, block = grid.mean_spacing, distance.shape
     padded = domain.pad(distance, mirrored(layout), halo)
-    fluid, room = padded > 0, distance.size if most is None else min(most, distance.size)
-    found = jnp.nonzero(_behind(fluid, reach, halo).ravel(), size=room, fill_value=distance.size)[0].astype(jnp.int32)
-    used, last = found < distance.size, distance.size - 1
+    fluid, size = padded > 0, distance.size
+    most = math.ceil(MOST_SURFACE * reach * size ** (1 - 1 / ndim)) if most is None else most
+    room, behind = min(most, size), _behind(fluid, reach, halo)
+    found = jnp.nonzero(behind.ravel(), size=room, fill_value=size)[0].astype(jnp.int32)
+    used, last = found < size, size - 1
     places = jnp.unravel_index(jnp.minimum(found, last), block)
     near = _Near(padded, [place + halo for place in places])
 
@@ -142,43 +151,66 @@ def ghost_cells(domain: Domain, layout: FieldLayout, distance: Array, reach: int
     image = jnp.maximum(depth, math.hypot(*h))
     apart = depth + image
     bend = [[near.bend(a, b, h) * per for b in range(ndim)] for a in range(ndim)]
-    size = smooth_root(sum((b * b for row in bend for b in row), jnp.zeros((), apart.dtype)))
-    kept = 1 / jnp.maximum(1.0, apart * size / MOST_GROWTH)
+    curved = smooth_root(sum((b * b for row in bend for b in row), jnp.zeros((), apart.dtype)))
+    kept = 1 / jnp.maximum(1.0, apart * curved / MOST_GROWTH)
 
     at, fractions = [], []
     for axis, place in enumerate(places):
         cells = normal[axis] * apart / h[axis]
-        below = jnp.clip(jnp.floor(jax.lax.stop_gradient(cells)), -halo, halo - 1)
+        below = jnp.clip(jnp.floor(jax.lax.stop_gradient(cells)), -halo - AROUND[0], halo - AROUND[-1])
         at.append(place + halo + below.astype(jnp.int32))
-        fractions.append(jnp.clip(cells - below, 0.0, 1.0))
-    weights = []
-    for corner in _corners(ndim):
-        share = math.prod(f if a else 1 - f for a, f in zip(corner, fractions, strict=True))
-        inside = _at(fluid, [first + a for first, a in zip(at, corner, strict=True)])
-        weights.append(jnp.where(inside, share, 0.0))
-    total = sum(weights[1:], weights[0])
+        fractions.append(cells - below)
+    ways = _around(ndim)
+    inside = jnp.stack([_at(fluid, [first + a for first, a in zip(at, way, strict=True)]) for way in ways])
+    beside = inside & jnp.asarray([set(way) <= {0, 1} for way in ways])[:, None]
     # In bodies thinner than the reach of an image, and deep in them, it may lie in no gas.
-    used = used & (total > LEAST_WEIGHT)
-    per = 1 / jnp.where(used, total, 1.0)
+    used = used & beside.any(0)
     # Where nothing is used, one cell counts: a state of zero would have no derivative.
-    weights = [jnp.where(used, weight * per, float(number == 0)) for number, weight in enumerate(weights)]
-    index = jnp.where(used, found, distance.size + jnp.arange(room, dtype=jnp.int32))
-    bend = [[kept * b for b in row] for row in bend]
+    only = jnp.asarray([way == (0,) * ndim for way in ways])[:, None]
+    beside = jnp.where(used, beside, only)
+    weights = _weights(
+        jnp.stack([jnp.asarray([w[k] for w in ways])[:, None] - f for k, f in enumerate(fractions)]), inside
+    )
+    weights = jnp.where(used, weights, only.astype(weights.dtype))
+    index = jnp.where(used, found, size + jnp.arange(room, dtype=jnp.int32))
     order = jnp.argsort(~used, stable=True)  # those that are used first, so that numbers rise
-    known = index, _number(at, padded.shape), tuple(weights), normal, depth, image, tuple(map(tuple, bend))
-    return GhostCells(shift(fluid, ndim, width=halo), *jax.tree.map(lambda u: u[order], known), halo)
+    known = index, _number(at, padded.shape), weights, beside, normal, depth, image
+    bend = tuple(tuple(kept * b for b in row) for row in bend)
+    known = jax.tree.map(lambda u: u[..., order], (*known, bend))
+    return GhostCells(shift(fluid, ndim, width=halo), *known, jnp.sum(behind) <= room, halo)
 
 
-def room_for(domain: Domain, layout: FieldLayout, solid: Solid, reach: int) -> int | None:
-    """Room for the ghost cells of a block, where the distance is known before anything is compiled; else None.
+def _weights(places: Array, inside: Array) -> Array:
+    """Weights of cells in the value at a point of the quadratic nearest to those inside of the gas, (cells, K).
 
-    An eighth more, and 64: where the surface passes the centre of a cell, rounding may decide otherwise in a program.
+    places: of the cells from the point, in cells, (ndim, cells, K). The constant is orthogonalised against all other
+    terms, by the modified method of Gram and Schmidt: what is left of it gives the value.
     """
-    if domain.grid.cells > MOST_CELLS or not callable(solid.distance):
+    ndim, count = places.shape[:2]
+    near = jnp.where(inside, jnp.exp(-0.5 * jnp.sum(places**2, 0)), 0.0)
+    terms = [*places, *(places[a] * places[b] for a, b in itertools.combinations_with_replacement(range(ndim), 2))]
+    rows = jnp.stack([near * term for term in (*terms, jnp.ones_like(near))])
+    ridge = RIDGE * jnp.eye(len(terms) + 1, len(terms), dtype=rows.dtype)
+    rows = jnp.concatenate([rows, jnp.broadcast_to(ridge[..., None], (*ridge.shape, rows.shape[-1]))], 1)
+    for _ in terms:
+        first, rows = rows[0], rows[1:]
+        unit = first / jnp.sum(first * first, 0)
+        rows = rows - unit * jnp.sum(first * rows, 1, keepdims=True)
+    left = rows[0]
+    return near * left[:count] / jnp.maximum(jnp.sum(left * left, 0), jnp.finfo(left.dtype).tiny)
+
+
+def room_for(domain: Domain, layout: FieldLayout, known: Array | Callable, reach: int, spare: float) -> int | None:
+    """Room for the ghost cells of a block: `spare` times as many as a distance has, and 64; None where it is not known.
+
+    known: an array of the whole grid, or a function `(t, *coordinates)`. Where the surface passes the centre of a cell,
+    rounding may decide otherwise in a program, so that `spare` is above one.
+    """
+    if domain.grid.cells > MOST_CELLS or isinstance(known, Tracer | jax.ShapeDtypeStruct):
         return None
     with jax.ensure_compile_time_eval():
         whole, ndim = domain.unsplit(), domain.grid.ndim
-        distance = on_block(solid.distance, whole, (CENTER,) * ndim, 0.0, jnp.result_type(float))
+        distance = on_block(known, whole, (CENTER,) * ndim, 0.0, jnp.result_type(float))
         if isinstance(distance, Tracer):
             return None
         inside = np.asarray(distance) > 0
@@ -188,7 +220,7 @@ def room_for(domain: Domain, layout: FieldLayout, solid: Solid, reach: int) -> i
         behind = np.asarray(_behind(jnp.asarray(inside), reach, reach))
     blocks = [k for n, size in zip(behind.shape, domain.block_shape, strict=True) for k in (n // size, size)]
     counts = behind.reshape(blocks).sum(tuple(range(1, 2 * ndim, 2)))
-    return int(counts.max() * 9 // 8) + 64
+    return int(spare * counts.max()) + 64
 
 
 def _behind(fluid: Array, reach: int, width: int) -> Array:
@@ -227,8 +259,8 @@ class _Near:
         return (alike - apart) * (0.25 / (h[a] * h[b]))
 
 
-def _corners(ndim: int) -> list[tuple[int, ...]]:
-    return list(itertools.product((0, 1), repeat=ndim))
+def _around(ndim: int) -> list[tuple[int, ...]]:
+    return list(itertools.product(AROUND, repeat=ndim))
 
 
 def _strides(shape: Sequence[int]) -> list[int]:
