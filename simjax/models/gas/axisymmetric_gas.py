@@ -1,4 +1,4 @@
-"""A gas in cylindrical coordinates (r, z): what it takes there, how it widens; and what excludes each other in a gas."""
+"""A gas in cylindrical coordinates (r, z): how it widens there; and the features of a gas that exclude each other."""
 
 from collections.abc import Iterator
 

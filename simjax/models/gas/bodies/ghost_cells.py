@@ -5,9 +5,10 @@ surface a wall: that of the gas at an image point on the normal through it, with
 al. 2008, J. Comput. Phys. 227, 4825). An image lies no nearer to the surface than the diagonal of a cell, so that the
 cells around it lie in the gas; what vanishes at the surface is linear up to it. The state there is that of the
 quadratic nearest to the cells of the gas around, by weights that are formed once, within the range of the next ones:
-errors of linear interpolation would add up in what the gas carries along a wall. Along walls that slip and are curved the pressure rises away from the centre of the curve: entropy
-and total enthalpy stay the same along the normal, and a velocity along the wall falls as that of a flow without
-vorticity (Dadone and Grossman 1994, AIAA J. 32, 285). All of it is of second order where the wall is smooth.
+errors of linear interpolation would add up in what the gas carries along a wall. Along walls that slip and are curved
+the pressure rises away from the centre of the curve: entropy and total enthalpy stay the same along the normal, and a
+velocity along the wall falls as that of a flow without vorticity (Dadone and Grossman 1994, AIAA J. 32, 285). All of it
+is of second order where the wall is smooth.
 
 Cut cells would conserve what passes the surface, but merge or mix small ones, by rules that change with the shape; here
 every cell of the gas is whole, the time step is that without bodies, and derivatives by the shape are those of weights.
@@ -24,7 +25,7 @@ import numpy as np
 from jax import Array
 from jax.core import Tracer
 
-from simjax.core.boundary import FieldLayout
+from simjax.core.boundary import Boundary, FieldLayout, Periodic, center_layout, lines
 from simjax.core.domain import Domain
 from simjax.grid import CENTER, Grid
 from simjax.models.flow.bodies.solid_geometry import inverse, mirrored, on_block
@@ -134,8 +135,8 @@ def ghost_cells(domain: Domain, layout: FieldLayout, distance: Array, reach: int
     """
     grid, ndim, halo = domain.grid, domain.grid.ndim, halo_of(domain.grid, reach)
     h, block = grid.mean_spacing, distance.shape
-    padded = domain.pad(distance, mirrored(layout), halo)
-    fluid, size = padded > 0, distance.size
+    fluid, padded = domain.pad((distance, distance), (mirrored(layout), _going_on(layout)), halo)
+    fluid, size = fluid > 0, distance.size
     most = math.ceil(MOST_SURFACE * reach * size ** (1 - 1 / ndim)) if most is None else most
     room, behind = min(most, size), _behind(fluid, reach, halo)
     found = jnp.nonzero(behind.ravel(), size=room, fill_value=size)[0].astype(jnp.int32)
@@ -160,8 +161,9 @@ def ghost_cells(domain: Domain, layout: FieldLayout, distance: Array, reach: int
         below = jnp.clip(jnp.floor(jax.lax.stop_gradient(cells)), -halo - AROUND[0], halo - AROUND[-1])
         at.append(place + halo + below.astype(jnp.int32))
         fractions.append(cells - below)
-    ways = _around(ndim)
-    inside = jnp.stack([_at(fluid, [first + a for first, a in zip(at, way, strict=True)]) for way in ways])
+    # Beyond a side the gas is that of the cells mirrored in it, where these are no body.
+    ways, known = _around(ndim), fluid & (padded > 0)
+    inside = jnp.stack([_at(known, [first + a for first, a in zip(at, way, strict=True)]) for way in ways])
     beside = inside & jnp.asarray([set(way) <= {0, 1} for way in ways])[:, None]
     # In bodies thinner than the reach of an image, and deep in them, it may lie in no gas.
     used = used & beside.any(0)
@@ -198,6 +200,24 @@ def _weights(places: Array, inside: Array) -> Array:
         rows = rows - unit * jnp.sum(first * rows, 1, keepdims=True)
     left = rows[0]
     return near * left[:count] / jnp.maximum(jnp.sum(left * left, 0), jnp.finfo(left.dtype).tiny)
+
+
+class _Further(Boundary):
+    """A distance that goes on beyond a side with its slope there, so that the normal has no kink in the side."""
+
+    def ghost(self, edge, *, axis, side, offset, width, spacing, t, positions):
+        where = axis - len(spacing)
+        first, second = lines(edge, where, 0, 1), lines(edge, where, 1, 1)
+        number = jnp.arange(1, width + 1, dtype=edge.dtype)
+        return first + number.reshape([width if k == where % edge.ndim else 1 for k in range(edge.ndim)]) * (
+            first - second
+        )
+
+
+def _going_on(layout: FieldLayout) -> FieldLayout:
+    """Periodic where the gas is, else going on with its slope beyond sides."""
+    axes = range(len(layout.boundaries))
+    return center_layout([(Periodic(),) * 2 if layout.is_periodic(axis) else (_Further(),) * 2 for axis in axes])
 
 
 def room_for(domain: Domain, layout: FieldLayout, known: Array | Callable, reach: int, spare: float) -> int | None:
