@@ -201,7 +201,7 @@ class Solid(eqx.Module):
     neighbours count. velocity: of the material of the bodies, for each axis an array on the faces normal to it, a
     function or None; it goes on smoothly for a cell into the fluid. Where it is left out they are at rest. moving:
     whether any of these depends on time. beside: about how many cells lie along the surface, where that is known
-    before anything is compiled (in a gas the room for them in a block); None: they are counted where the distance is. free: of one rigid body, which motions
+    before anything is compiled; None: they are counted where the distance is. free: of one rigid body, which motions
     the forces of the fluid change, of "x", "y", "z" and "turn"; its distance is a function, that at the start, and it
     lies inside of the box. None: bodies move as given. about: the point that torques are about, `(ndim,)`; None: the
     centroid of all bodies.

@@ -99,7 +99,7 @@ class GasBodies(eqx.Module):
         if params.viscosity is None:
             there, moving, pressed = ghosts.slipping(there, moving, pressed, params.gamma)
         else:
-            moving = ghosts.sticking(moving)
+            moving = ghosts.sticking(there, moving, params.gamma)
         found = jax.tree.map(ghosts.put, fields[:4], (there, moving, pressed, carried))
         if conducted and self.temperature is not None:
             given = on_block(self.temperature, domain, (CENTER,) * domain.grid.ndim, t, heat.dtype)

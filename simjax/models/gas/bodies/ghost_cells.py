@@ -16,7 +16,7 @@ every cell of the gas is whole, the time step is that without bodies, and deriva
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import equinox as eqx
 import jax
@@ -34,6 +34,8 @@ from simjax.ops.riemann import smooth_root, squared_norm
 
 MOST_GROWTH = 1.0
 """The most by which the velocity along a wall grows from image to ghost cell, over itself: more is an edge."""
+SLOW, FAST = 0.25, 0.5
+"""Mach numbers across the surface at an image up to which, and from which on, a flow is smooth or has met no wall."""
 LEAST_HEAT = 0.5
 """The least p / rho of a ghost cell beside a curved wall over that at its image."""
 AROUND = (-1, 0, 1, 2)
@@ -68,27 +70,30 @@ class GhostCells(eqx.Module):
     enough: Array
     halo: int = eqx.field(static=True)
 
-    @property
-    def ratio(self) -> Array:
-        """Depths over the distances of the images."""
-        return self.depth / self.image
+    def turned(self, velocity: Array, through: Array, sound: Array) -> Array:
+        """What vanishes at the surface, in the ghost cells: linear up to it, or just turned round.
+
+        through: the velocity at the images along the normal, which is small beside that of `sound` where the flow is
+        smooth. Of gas that has not yet met the wall it is not: linear, it would pass on into ghost cells near the
+        surface as if there were no wall, and for ever so faster than sound.
+        """
+        ratio, share = self.depth / self.image, (jnp.abs(through) / sound - SLOW) / (FAST - SLOW)
+        return -(ratio + (1 - ratio) * jnp.clip(share, 0.0, 1.0)) * velocity
 
     def at_images(self, padded: Array) -> Array:
         """A padded field at the images, (K,)."""
-        strides = _strides(padded.shape)
-        ways = jnp.asarray([sum(map(math.prod, zip(way, strides, strict=True))) for way in _around(padded.ndim)])
-        values = padded.ravel().at[self.at + ways[:, None]].get(mode="promise_in_bounds")
+        values = _at(padded, self.at + _steps(_around(padded.ndim), padded.shape)[:, None])
         least = jnp.min(jnp.where(self.beside, values, jnp.inf), 0)
         most = jnp.max(jnp.where(self.beside, values, -jnp.inf), 0)
         return jnp.clip(jnp.sum(self.weights * values, 0), least, most)
 
     def of_cells(self, u: Array) -> Array:
         """A field of this block in the ghost cells, (K,)."""
-        return u.ravel().at[jnp.minimum(self.index, u.size - 1)].get(mode="promise_in_bounds")
+        return _at(u, jnp.minimum(self.index, u.size - 1))
 
     def put(self, u: Array, values: Array) -> Array:
         """A field of this block with these values in the ghost cells."""
-        flat = u.ravel().at[self.index].set(values, mode="drop", unique_indices=True, indices_are_sorted=True)
+        flat = u.ravel().at[self.index].set(values, mode="drop", unique_indices=True)
         return flat.reshape(u.shape)
 
     def across(self, velocity: Sequence[Array]) -> Array:
@@ -108,16 +113,18 @@ class GhostCells(eqx.Module):
         ]
         faster = squared_norm(tuple(grown)) - squared_norm(tuple(along))
         there = jnp.maximum(heat - (gamma - 1) / (2 * gamma) * faster, LEAST_HEAT * heat)
-        turned = tuple(u - self.ratio * through * n for u, n in zip(grown, self.normal, strict=True))
-        return there, turned, pressure * (there / heat) ** (gamma / (gamma - 1))
+        back = self.turned(through, through, jnp.sqrt(gamma * heat))
+        moving = tuple(u + back * n for u, n in zip(grown, self.normal, strict=True))
+        return there, moving, pressure * (there / heat) ** (gamma / (gamma - 1))
 
-    def sticking(self, velocity: Sequence[Array]) -> tuple[Array, ...]:
+    def sticking(self, heat: Array, velocity: Sequence[Array], gamma: Array) -> tuple[Array, ...]:
         """Velocity in the ghost cells of walls at rest that the gas sticks to."""
-        return tuple(-self.ratio * u for u in velocity)
+        through, sound = self.across(velocity), jnp.sqrt(gamma * heat)
+        return tuple(self.turned(u, through, sound) for u in velocity)
 
     def at_temperature(self, heat: Array, wall: Array) -> Array:
         """p / rho in the ghost cells of walls where it is `wall`, to second order; positive."""
-        return wall * (wall / heat) ** self.ratio
+        return wall * (wall / heat) ** (self.depth / self.image)
 
 
 def halo_of(grid: Grid, reach: int) -> int:
@@ -142,16 +149,16 @@ def ghost_cells(domain: Domain, layout: FieldLayout, distance: Array, reach: int
     found = jnp.nonzero(behind.ravel(), size=room, fill_value=size)[0].astype(jnp.int32)
     used, last = found < size, size - 1
     places = jnp.unravel_index(jnp.minimum(found, last), block)
-    near = _Near(padded, [place + halo for place in places])
+    near = _Near(padded, [place + halo for place in places], h)
 
-    slopes = [near.slope(axis, h) for axis in range(ndim)]
+    slopes = [near.slope(axis) for axis in range(ndim)]
     steepness = smooth_root(squared_norm(tuple(slopes)))
     per = inverse(steepness)
     normal = tuple(slope * per for slope in slopes)
-    depth = jnp.minimum(-near.value() * per, reach * max(h))
+    depth = jnp.minimum(-near.value({}) * per, reach * max(h))
     image = jnp.maximum(depth, math.hypot(*h))
     apart = depth + image
-    bend = [[near.bend(a, b, h) * per for b in range(ndim)] for a in range(ndim)]
+    bend = [[near.bend(a, b) * per for b in range(ndim)] for a in range(ndim)]
     curved = smooth_root(sum((b * b for row in bend for b in row), jnp.zeros((), apart.dtype)))
     kept = 1 / jnp.maximum(1.0, apart * curved / MOST_GROWTH)
 
@@ -163,7 +170,8 @@ def ghost_cells(domain: Domain, layout: FieldLayout, distance: Array, reach: int
         fractions.append(cells - below)
     # Beyond a side the gas is that of the cells mirrored in it, where these are no body.
     ways, known = _around(ndim), fluid & (padded > 0)
-    inside = jnp.stack([_at(known, [first + a for first, a in zip(at, way, strict=True)]) for way in ways])
+    number = _number(at, padded.shape)
+    inside = _at(known, number + _steps(ways, padded.shape)[:, None])
     beside = inside & jnp.asarray([set(way) <= {0, 1} for way in ways])[:, None]
     # In bodies thinner than the reach of an image, and deep in them, it may lie in no gas.
     used = used & beside.any(0)
@@ -175,10 +183,8 @@ def ghost_cells(domain: Domain, layout: FieldLayout, distance: Array, reach: int
     )
     weights = jnp.where(used, weights, only.astype(weights.dtype))
     index = jnp.where(used, found, size + jnp.arange(room, dtype=jnp.int32))
-    order = jnp.argsort(~used, stable=True)  # those that are used first, so that numbers rise
-    known = index, _number(at, padded.shape), weights, beside, normal, depth, image
     bend = tuple(tuple(kept * b for b in row) for row in bend)
-    known = jax.tree.map(lambda u: u[..., order], (*known, bend))
+    known = index, number, weights, beside, normal, depth, image, bend
     return GhostCells(shift(fluid, ndim, width=halo), *known, jnp.sum(behind) <= room, halo)
 
 
@@ -258,25 +264,25 @@ def _behind(fluid: Array, reach: int, width: int) -> Array:
 class _Near:
     """Differences of a padded distance around some of its cells, of which `places` are the numbers along each axis."""
 
-    def __init__(self, padded: Array, places: Sequence[Array]):
-        self.padded, self.places = padded, places
+    def __init__(self, padded: Array, places: Sequence[Array], h: Sequence[float]):
+        self.h, ways = h, list(itertools.product((-1, 0, 1), repeat=padded.ndim))
+        found = _at(padded, _number(places, padded.shape) + _steps(ways, padded.shape)[:, None])
+        self.values = dict(zip(ways, found, strict=True))
 
-    def value(self, **moved: int) -> Array:
-        """The distance in the cells that are `moved` along axes, named `a0`, ..., by so many."""
-        return _at(self.padded, [place + moved.get(f"a{axis}", 0) for axis, place in enumerate(self.places)])
+    def value(self, moved: Mapping[int, int]) -> Array:
+        """The distance in the cells that are moved by so many along axes."""
+        return self.values[tuple(moved.get(axis, 0) for axis in range(len(self.h)))]
 
-    def slope(self, axis: int, h: Sequence[float]) -> Array:
-        one = f"a{axis}"
-        return (self.value(**{one: 1}) - self.value(**{one: -1})) * (0.5 / h[axis])
+    def slope(self, axis: int) -> Array:
+        return (self.value({axis: 1}) - self.value({axis: -1})) * (0.5 / self.h[axis])
 
-    def bend(self, a: int, b: int, h: Sequence[float]) -> Array:
+    def bend(self, a: int, b: int) -> Array:
         """A second derivative."""
-        one, other = f"a{a}", f"a{b}"
         if a == b:
-            return (self.value(**{one: 1}) - 2 * self.value() + self.value(**{one: -1})) * (1 / h[a] ** 2)
-        alike = self.value(**{one: 1, other: 1}) + self.value(**{one: -1, other: -1})
-        apart = self.value(**{one: 1, other: -1}) + self.value(**{one: -1, other: 1})
-        return (alike - apart) * (0.25 / (h[a] * h[b]))
+            return (self.value({a: 1}) - 2 * self.value({}) + self.value({a: -1})) * (1 / self.h[a] ** 2)
+        alike = self.value({a: 1, b: 1}) + self.value({a: -1, b: -1})
+        apart = self.value({a: 1, b: -1}) + self.value({a: -1, b: 1})
+        return (alike - apart) * (0.25 / (self.h[a] * self.h[b]))
 
 
 def _around(ndim: int) -> list[tuple[int, ...]]:
@@ -287,10 +293,17 @@ def _strides(shape: Sequence[int]) -> list[int]:
     return [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
 
 
+def _steps(ways: Sequence[Sequence[int]], shape: Sequence[int]) -> Array:
+    """What the number of a cell in a block of this shape changes by on ways of so many cells along the axes."""
+    steps = [sum(a * stride for a, stride in zip(way, _strides(shape), strict=True)) for way in ways]
+    return jnp.asarray(steps, jnp.int32)
+
+
 def _number(places: Sequence[Array], shape: Sequence[int]) -> Array:
+    """The number of a cell in a block of this shape, from those along the axes."""
     first, *others = (place * stride for place, stride in zip(places, _strides(shape), strict=True))
     return sum(others, first)
 
 
-def _at(u: Array, places: Sequence[Array]) -> Array:
-    return u.ravel().at[_number(places, u.shape)].get(mode="promise_in_bounds")
+def _at(u: Array, number: Array) -> Array:
+    return u.ravel().at[number].get(mode="promise_in_bounds")
