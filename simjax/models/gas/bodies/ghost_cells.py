@@ -14,6 +14,7 @@ Cut cells would conserve what passes the surface, but merge or mix small ones, b
 every cell of the gas is whole, the time step is that without bodies, and derivatives by the shape are those of weights.
 """
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +30,6 @@ from simjax.core.boundary import Boundary, FieldLayout, Periodic, center_layout,
 from simjax.core.domain import Domain
 from simjax.grid import CENTER, Grid
 from simjax.models.flow.bodies.solid_geometry import inverse, mirrored, on_block
-from simjax.ops.difference import shift, shift_by
 from simjax.ops.riemann import smooth_root, squared_norm
 
 MOST_GROWTH = 1.0
@@ -82,10 +82,11 @@ class GhostCells(eqx.Module):
 
     def at_images(self, padded: Array) -> Array:
         """A padded field at the images, (K,)."""
-        values = _at(padded, self.at + _steps(_around(padded.ndim), padded.shape)[:, None])
+        values = _at(padded, self.at[None] + _steps(_around(padded.ndim), padded.shape)[:, None])
         least = jnp.min(jnp.where(self.beside, values, jnp.inf), 0)
         most = jnp.max(jnp.where(self.beside, values, -jnp.inf), 0)
-        return jnp.clip(jnp.sum(self.weights * values, 0), least, most)
+        # Not a number where there is no room for a ghost cell: it would be missed without a word.
+        return jnp.where(self.enough, jnp.clip(jnp.sum(self.weights * values, 0), least, most), jnp.nan)
 
     def of_cells(self, u: Array) -> Array:
         """A field of this block in the ghost cells, (K,)."""
@@ -171,21 +172,22 @@ def ghost_cells(domain: Domain, layout: FieldLayout, distance: Array, reach: int
     # Beyond a side the gas is that of the cells mirrored in it, where these are no body.
     ways, known = _around(ndim), fluid & (padded > 0)
     number = _number(at, padded.shape)
-    inside = _at(known, number + _steps(ways, padded.shape)[:, None])
+    inside = _at(known, number[None] + _steps(ways, padded.shape)[:, None])
     beside = inside & jnp.asarray([set(way) <= {0, 1} for way in ways])[:, None]
     # In bodies thinner than the reach of an image, and deep in them, it may lie in no gas.
     used = used & beside.any(0)
     # Where nothing is used, one cell counts: a state of zero would have no derivative.
     only = jnp.asarray([way == (0,) * ndim for way in ways])[:, None]
-    beside = jnp.where(used, beside, only)
+    beside = jnp.where(used[None], beside, only)
     weights = _weights(
-        jnp.stack([jnp.asarray([w[k] for w in ways])[:, None] - f for k, f in enumerate(fractions)]), inside
+        jnp.stack([jnp.asarray([way[k] for way in ways], f.dtype)[:, None] - f[None] for k, f in enumerate(fractions)]),
+        inside,
     )
-    weights = jnp.where(used, weights, only.astype(weights.dtype))
+    weights = jnp.where(used[None], weights, only.astype(weights.dtype))
     index = jnp.where(used, found, size + jnp.arange(room, dtype=jnp.int32))
     bend = tuple(tuple(kept * b for b in row) for row in bend)
     known = index, number, weights, beside, normal, depth, image, bend
-    return GhostCells(shift(fluid, ndim, width=halo), *known, jnp.sum(behind) <= room, halo)
+    return GhostCells(_moved(fluid, (0,) * ndim, halo), *known, jnp.sum(behind) <= room, halo)
 
 
 def _weights(places: Array, inside: Array) -> Array:
@@ -202,10 +204,10 @@ def _weights(places: Array, inside: Array) -> Array:
     rows = jnp.concatenate([rows, jnp.broadcast_to(ridge[..., None], (*ridge.shape, rows.shape[-1]))], 1)
     for _ in terms:
         first, rows = rows[0], rows[1:]
-        unit = first / jnp.sum(first * first, 0)
-        rows = rows - unit * jnp.sum(first * rows, 1, keepdims=True)
+        unit = first / jnp.sum(first * first, 0, keepdims=True)
+        rows = rows - unit[None] * jnp.sum(first[None] * rows, 1, keepdims=True)
     left = rows[0]
-    return near * left[:count] / jnp.maximum(jnp.sum(left * left, 0), jnp.finfo(left.dtype).tiny)
+    return near * left[:count] / jnp.maximum(jnp.sum(left * left, 0, keepdims=True), jnp.finfo(left.dtype).tiny)
 
 
 class _Further(Boundary):
@@ -251,14 +253,17 @@ def room_for(domain: Domain, layout: FieldLayout, known: Array | Callable, reach
 
 def _behind(fluid: Array, reach: int, width: int) -> Array:
     """Cells in bodies with gas within `reach` cells along an axis, or beside a corner; `fluid` has `width` more."""
-    ndim, near = fluid.ndim, ~shift(fluid, fluid.ndim, width=width)
-    none = jnp.zeros_like(near)
+    ndim = fluid.ndim
+    ways = set(itertools.product((-1, 0, 1), repeat=ndim))
     for axis in range(ndim):
-        for by in range(1, reach + 1):
-            none = none | shift(fluid, ndim, axis, by, width) | shift(fluid, ndim, axis, -by, width)
-    for way in itertools.product((-1, 0, 1), repeat=ndim):
-        none = none | shift_by(fluid, way, width)
-    return near & none
+        ways |= {tuple(by if k == axis else 0 for k in range(ndim)) for by in range(-reach, reach + 1)}
+    near = functools.reduce(jnp.logical_or, (_moved(fluid, way, width) for way in sorted(ways)))
+    return near & ~_moved(fluid, (0,) * ndim, width)
+
+
+def _moved(u: Array, way: Sequence[int], width: int) -> Array:
+    """The interior of a block with `width` more cells, moved by so many cells along the axes."""
+    return jax.lax.slice(u, [width + by for by in way], [n - width + by for n, by in zip(u.shape, way, strict=True)])
 
 
 class _Near:
@@ -266,7 +271,7 @@ class _Near:
 
     def __init__(self, padded: Array, places: Sequence[Array], h: Sequence[float]):
         self.h, ways = h, list(itertools.product((-1, 0, 1), repeat=padded.ndim))
-        found = _at(padded, _number(places, padded.shape) + _steps(ways, padded.shape)[:, None])
+        found = _at(padded, _number(places, padded.shape)[None] + _steps(ways, padded.shape)[:, None])
         self.values = dict(zip(ways, found, strict=True))
 
     def value(self, moved: Mapping[int, int]) -> Array:
