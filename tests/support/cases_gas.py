@@ -83,7 +83,7 @@ def _warm(t, *x):
 _line = Grid((32,), (0.0,), (2.0,))
 _stretched = Grid((32,), stretch=(lines("formula", "s - 0.5*s*s*(1 - s)", 32, 0.0, 2.0),))
 _plane = Grid((16, 24), (0.0, -1.0), (2 * np.pi, 3.0))
-_wide = Grid((32, 24), (0.0, -1.0), (2 * np.pi, 3.0))
+_wide = Grid((64, 32), (0.0, -1.0), (2 * np.pi, 3.0))
 _rings = Grid((16, 24), (0.0, -1.0), (1.5, 3.0), axisymmetric=True)
 _box = Grid((12, 10, 10), (0.0, 0.0, -1.0), (2 * np.pi, 3.0, 1.0))
 _inflow = GasInflow(1.1, _warm, (0.4, 0.1), (0.7,))

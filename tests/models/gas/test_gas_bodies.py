@@ -88,11 +88,12 @@ def test_a_vortex_needs_the_curvature_of_its_walls():
     assert around_a_ring(48, MUSCL, end=0.05)[0] < 0.01
 
 
+@pytest.mark.slow
 def test_sound_is_mirrored_by_an_inclined_wall():
     """A pulse and its mirror image without a wall are the same as the pulse before the wall."""
 
     def end(solid):
-        model = gas((64, 64), [CLOSED] * 2, MUSCL, solid=solid)
+        model = gas((64, 64), [CLOSED] * 2, WENO, solid=solid)
         x, y = centers(model)
         first, second = (jnp.exp(-((x - a) ** 2 + (y - b) ** 2) / 0.07**2) for a, b in ((0.62, 0.5), (0.38, 0.26)))
         bump = 0.01 * (first + second)
@@ -135,30 +136,33 @@ def test_a_box_gains_what_bodies_give(shape, params):
 
 def test_totals_are_of_cells_in_the_gas():
     model = gas((32, 32), [PERIODIC] * 2, MUSCL, solid=ball(0.5, 0.5))
-    found = model.diagnostics(0.0, start(model, jnp.where(fluid(model), 2.0, 1e-3), (0.0, 0.0), 1.0), IDEAL)
+    state = start(model, jnp.where(fluid(model), 2.0, 1e-3), (0.0, 0.0), 1.0)
+    found = jax.jit(lambda state: model.diagnostics(0.0, state, IDEAL), compiler_options=QUICK)(state)
     assert float(found["mass"]) == pytest.approx(2 * fluid(model).mean(), rel=1e-12)
     assert float(found["minimum_density"]) == 2.0
 
 
 def test_a_gas_at_rest_stays_at_rest():
     model = gas((24, 24), [PERIODIC] * 2, MUSCL, solid=ball(0.47, 0.52))
-    slope = model.rhs(0.0, start(model, 1.3, (0.0, 0.0), 0.7), IDEAL)
+    tendency = jax.jit(lambda state: model.rhs(0.0, state, IDEAL), compiler_options=QUICK)
+    slope = tendency(start(model, 1.3, (0.0, 0.0), 0.7))
     assert all(float(jnp.abs(one).max()) < 1e-12 for one in jax.tree.leaves(slope))
 
 
 # ---------------------------------------------------------------------- gases that stick
 
 
+@pytest.mark.slow
 def test_a_viscous_gas_between_cylinders_of_two_temperatures_conducts_heat():
     """Heat passes from a warm to a cold surface as the logarithm of the radius says."""
     ring = Solid(lambda t, x, y: jnp.minimum(jnp.hypot(x, y) - 0.4, 0.9 - jnp.hypot(x, y)))
     conducting = Params(jnp.asarray(1.4), jnp.asarray(0.5), jnp.asarray(2.0))
 
     def warm(t, x, y):
-        return 1 + 0.2 * jnp.log(jnp.clip(jnp.hypot(x, y), 0.3, 1.0) / 0.9) / math.log(0.4 / 0.9)
+        return jnp.where(jnp.hypot(x, y) < 0.65, 1.2, 1.0)
 
     model = gas((40, 40), [PERIODIC] * 2, MUSCL, (-1.0, -1.0), (1.0, 1.0), solid=ring, solid_temperature=warm)
-    exact = jnp.broadcast_to(warm(0.0, *centers(model)), (40, 40))
+    exact = 1 + 0.2 * jnp.log(jnp.clip(jnp.hypot(*centers(model)), 0.4, 0.9) / 0.9) / math.log(0.4 / 0.9)
     state = start(model, 1 / exact, (0.0, 0.0), 1.0, params=conducting)
     end = run(model, state, 0.05, params=conducting, quick=False)
     found = model.observe(0.0, end, conducting)
@@ -259,6 +263,7 @@ def test_gas_that_meets_a_wall_faster_than_sound_turns_round():
 # ---------------------------------------------------------------------- derivatives, refusals
 
 
+@pytest.mark.slow
 def test_drag_has_a_derivative_by_the_radius():
     def drag(radius):
         model = gas(
@@ -310,5 +315,6 @@ def test_bodies_that_move_are_refused():
 
 def test_more_ghost_cells_than_there_is_room_for_are_no_numbers():
     model = gas((24, 24), [PERIODIC] * 2, MUSCL, solid=dataclasses.replace(ball(0.5, 0.5), beside=5))
-    slope = model.rhs(0.0, start(model, 1.0, (0.1, 0.0), 1.0), IDEAL)
+    tendency = jax.jit(lambda state: model.rhs(0.0, state, IDEAL), compiler_options=QUICK)
+    slope = tendency(start(model, 1.0, (0.1, 0.0), 1.0))
     assert bool(jnp.isnan(slope.density).any())

@@ -117,8 +117,9 @@ def bodies_of(setup: Any, layout: FieldLayout, reach: int) -> tuple[Solid | None
     if source is None:
         return None, None
     distance, room = setup.coefficients["solid"][0], None
-    if not isinstance(distance, Tracer | jax.ShapeDtypeStruct):
-        require_body(setup.domain, np.asarray(distance), False)
+    known_now: Any = distance
+    if not isinstance(known_now, Tracer | jax.ShapeDtypeStruct):
+        require_body(setup.domain, np.asarray(known_now), False)
     numbers = named_numbers(setup.config)
     if isinstance(source, tuple) and source[0].names <= {*numbers, *AXES}:
         known = FormulaValue(source[0], {name: jnp.asarray(value) for name, value in numbers.items()})

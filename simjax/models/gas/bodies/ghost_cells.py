@@ -270,7 +270,8 @@ class _Near:
     """Differences of a padded distance around some of its cells, of which `places` are the numbers along each axis."""
 
     def __init__(self, padded: Array, places: Sequence[Array], h: Sequence[float]):
-        self.h, ways = h, list(itertools.product((-1, 0, 1), repeat=padded.ndim))
+        self.h = h
+        ways: list[tuple[int, ...]] = [*itertools.product((-1, 0, 1), repeat=padded.ndim)]
         found = _at(padded, _number(places, padded.shape)[None] + _steps(ways, padded.shape)[:, None])
         self.values = dict(zip(ways, found, strict=True))
 
