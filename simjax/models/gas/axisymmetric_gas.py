@@ -47,7 +47,7 @@ EXCLUSIONS = Exclusions(
         Exclusion("bodies", "stretching", "on which alone the cells beside their surface are known"),
         Exclusion("gravity", "bodies", "as the pressure beside their surface is not balanced with it"),
         Exclusion("limited_faces", "bodies", "as faces inside of them would count"),
-        Exclusion("several_steps", "bodies", "whose surface reads cells farther than a flux does"),
+        Exclusion("several_steps", "bodies", "as their surface reads cells farther than a flux does"),
     ),
 )
 

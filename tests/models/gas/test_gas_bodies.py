@@ -248,6 +248,18 @@ def before_a_cylinder(mach, scheme, cells):
     return -place - 1, model, end
 
 
+@pytest.mark.long
+def test_a_cylinder_has_a_bow_shock():
+    distance, model, end = before_a_cylinder(3.0, SIMPLE, 32)
+    # Billig (1967), J. Spacecraft Rockets 4, 822.
+    assert distance == pytest.approx(0.386 * math.exp(4.67 / 9), rel=0.03)
+    # Rayleigh's formula for the pressure that brings the stream to rest.
+    pressure = np.asarray(seen(model, end)[2])
+    assert pressure[fluid(model)].max() == pytest.approx(12.061, rel=0.02)
+    # Of the stream of 4.2 through the cylinder's half.
+    assert abs(float(model.diagnostics(0.0, end, IDEAL)["mass_from_bodies"])) < 0.01 * 4.2
+
+
 def test_gas_that_meets_a_wall_faster_than_sound_turns_round():
     """Linear up to the surface, the velocity of ghost cells near it would let such a gas pass for ever."""
     stream = GasInflow(density=1.4, pressure=1.0, velocity=(3.0,))
@@ -258,6 +270,57 @@ def test_gas_that_meets_a_wall_faster_than_sound_turns_round():
     density, (velocity,), pressure = seen(model, end)
     assert float(jnp.abs(velocity[36:44]).max()) < 0.05
     assert abs(float(model.diagnostics(0.0, end, IDEAL)["mass_from_bodies"])) < 0.05
+
+
+# ---------------------------------------------------------------------- configurations
+
+CONFIGURED = {
+    "grid": {"shape": [32, 24], "upper": [1.5, 1.0]},
+    "physics": {"reconstruction": "mc", "variables": "primitive"},
+    "parameters": {"radius": 0.2},
+    "boundaries": {
+        "x": {"lower": {"kind": "inflow", "density": 1.4, "velocity": [0.5, 0], "pressure": 1}, "upper": "outflow"},
+        "y": "slip",
+    },
+    "coefficients": {"solid": {"ball": {"center": [0.5, 0.5], "radius": "radius"}}},
+    "initial": {"density": 1.4, "velocity": ["0.5", "0"], "pressure": 1},
+    "time": {"end": 0.06, "output_every": 0.06, "dt": 0.01},
+    "precision": "float64",
+}
+
+
+def read(root, **changes):
+    """The last pressure of a configured run, and what it reads along bodies."""
+    output = {"root": str(root), "report": False, "animation": False}
+    outputs = [{"body_surface": {"around": [0.5, 0.5], "points": 7}, "every": "step", "name": "around"}]
+    folder = sj.configure("compressible", **{**CONFIGURED, **changes}, output=output, outputs=outputs).run().folder
+    with sj.open_output(folder, "around") as around, sj.open_output(folder) as fields:
+        return fields["pressure"].isel(time=-1).load(), around.load(), fields["mass_from_bodies"].load()
+
+
+@pytest.mark.slow
+def test_members_with_bodies_on_devices_are_those_of_one_run(tmp_path):
+    radii = {"values": [0.2, 0.23]}
+    ensemble = {"size": 2, "vary": {"parameters.radius": radii}}
+    together = read(tmp_path, ensemble=ensemble, mesh={"x": 2, "y": 2})
+    alone = read(tmp_path, parameters={"radius": 0.23})
+    np.testing.assert_allclose(together[0].sel(member=1), alone[0], rtol=1e-11)
+    np.testing.assert_allclose(together[1].pressure.sel(member=1), alone[1].pressure, rtol=1e-11)
+    assert alone[1].heat_flux.units == "W m-2" and alone[1].shear_stress_x.units == "Pa"
+    # The stream presses on the front, at the angle pi, and not on the sides.
+    pressure = alone[1].pressure.isel(time=-1)
+    assert float(pressure.sel(angle=math.pi, method="nearest")) > 1.2 > float(pressure.isel(angle=0))
+
+
+@pytest.mark.slow
+def test_an_outline_of_a_file_is_a_body_of_a_gas(tmp_path):
+    outline = tmp_path / "disc.dat"
+    angles = np.linspace(0, 2 * np.pi, 400, endpoint=False)
+    np.savetxt(outline, np.stack([0.5 + 0.2 * np.cos(angles), 0.5 + 0.2 * np.sin(angles)], 1))
+    by_file = read(tmp_path, coefficients={"solid": {"file": str(outline)}})
+    by_shape = read(tmp_path)
+    # A chord of the outline lies 6e-6 inside of the circle.
+    np.testing.assert_allclose(by_file[0], by_shape[0], atol=1e-3)
 
 
 # ---------------------------------------------------------------------- derivatives, refusals
