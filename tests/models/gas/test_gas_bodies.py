@@ -294,7 +294,7 @@ def read(root, **changes):
     output = {"root": str(root), "report": False, "animation": False}
     outputs = [{"body_surface": {"around": [0.5, 0.5], "points": 7}, "every": "step", "name": "around"}]
     folder = sj.configure("compressible", **{**CONFIGURED, **changes}, output=output, outputs=outputs).run().folder
-    with sj.open_output(folder, "around") as around, sj.open_output(folder) as fields:
+    with sj.open_output(folder, "around") as around, sj.open_run(folder) as fields:
         return fields["pressure"].isel(time=-1).load(), around.load(), fields["mass_from_bodies"].load()
 
 
