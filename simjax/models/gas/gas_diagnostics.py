@@ -1,4 +1,4 @@
-"""What is seen of a gas: diagnostics, the variables it writes, and where it is kept positive."""
+"""Readings of a gas: diagnostics, the variables that it writes, and where it is kept positive."""
 
 import math
 from typing import Any
@@ -71,7 +71,7 @@ def measures_of(grid: Grid, scalars: int) -> dict[str, Measure]:
 
 
 class GasReadings:
-    """What is seen of a gas; beside `models.gas.compressible`."""
+    """Diagnostics and variables of a gas; beside `models.gas.compressible`."""
 
     def diagnostics(self: Any, t, state, params):
         """Totals of mass, momentum and energy (integrals); the largest |u| / c; least density and pressure; on request

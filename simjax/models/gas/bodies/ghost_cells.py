@@ -49,7 +49,7 @@ MOST_CELLS = 2**24
 
 
 class GhostCells(eqx.Module):
-    """Where ghost cells lie, and how they follow from the gas. K: the number that there is room for in a block.
+    """The places of ghost cells, and how they follow from the gas. K: the number that there is room for in a block.
 
     fluid: whether a cell of this block lies in the gas. index: numbers of the ghost cells in the block, (K,); those of
     unused ones lie beyond it. at: number of the cell below each image in a block with `halo` ghost cells, (K,).
@@ -71,7 +71,7 @@ class GhostCells(eqx.Module):
     halo: int = eqx.field(static=True)
 
     def turned(self, velocity: Array, through: Array, sound: Array) -> Array:
-        """What vanishes at the surface, in the ghost cells: linear up to it, or just turned round.
+        """A velocity that vanishes at the surface, in the ghost cells: linear up to it, or just turned round.
 
         through: the velocity at the images along the normal, which is small beside that of `sound` where the flow is
         smooth. Of gas that has not yet met the wall it is not: linear, it would pass on into ghost cells near the
@@ -207,7 +207,8 @@ def _weights(places: Array, inside: Array) -> Array:
         unit = first / jnp.sum(first * first, 0, keepdims=True)
         rows = rows - unit[None] * jnp.sum(first[None] * rows, 1, keepdims=True)
     left = rows[0]
-    return near * left[:count] / jnp.maximum(jnp.sum(left * left, 0, keepdims=True), jnp.finfo(left.dtype).tiny)
+    size = jnp.sum(left * left, 0, keepdims=True)
+    return near * left[:count] / jnp.where(size > 0, size, 1.0)
 
 
 class _Further(Boundary):
@@ -300,7 +301,7 @@ def _strides(shape: Sequence[int]) -> list[int]:
 
 
 def _steps(ways: Sequence[Sequence[int]], shape: Sequence[int]) -> Array:
-    """What the number of a cell in a block of this shape changes by on ways of so many cells along the axes."""
+    """Changes of the number of a cell in a block of this shape on ways of so many cells along the axes."""
     steps = [sum(a * stride for a, stride in zip(way, _strides(shape), strict=True)) for way in ways]
     return jnp.asarray(steps, jnp.int32)
 
