@@ -355,10 +355,6 @@ def test_drag_has_a_derivative_by_the_radius():
 @pytest.mark.parametrize(
     "section, changed, told",
     [
-        ("grid", {"axisymmetric": True}, "Cartesian"),
-        ("grid", {"stretch": {"x": {"formula": "s + 0.1*sin(2*pi*s)"}}}, "uniform grid"),
-        ("physics", {"gravity": [0, -1]}, "gravity"),
-        ("physics", {"count_limited": True}, "count_limited"),
         ("coefficients", {"solid": "sqrt(x**2 + y**2) - 0.1 - t"}, "at rest"),
         ("coefficients", {"solid_temperature": 1.0}, "conduct"),
     ],
