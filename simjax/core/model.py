@@ -295,6 +295,10 @@ class GridModel(Model):
             f"{type(self).__name__}.along_bodies: the model has no bodies; look at it with a probe, line or slice."
         )
 
+    def readings_along_bodies(self) -> Mapping[str, tuple[str, str]]:
+        """Units and meanings of those readings of `along_bodies` that a model of another kind has in other units."""
+        return {}
+
     def marks(self, params) -> dict[str, jax.Array]:
         """Places `(count, axes)` to mark in pictures, by kind: sources, receivers."""
         return {}

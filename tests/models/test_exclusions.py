@@ -6,6 +6,7 @@ import pytest
 import simjax as sj
 from simjax.core.boundary import NoSlipWall, Outflow, PeriodicSide, SlipWall
 from simjax.core.domain import Domain
+from simjax.core.mappings import lines
 from simjax.errors import ConfigurationError
 from simjax.grid import Grid
 from simjax.models.registry import MODELS
@@ -19,6 +20,9 @@ RINGS = {"shape": [8, 8], "axisymmetric": True}
 DOMAIN = Domain(Grid((8, 8), axisymmetric=True))
 CLOSED, OPEN, PERIODIC = (SlipWall(), SlipWall()), (Outflow(), Outflow()), (PeriodicSide(), PeriodicSide())
 MUSCL = GasScheme(reconstruction="mc")
+PLANE = Domain(Grid((16, 16)))
+STRETCHED = Domain(Grid((16, 16), stretch=(lines("formula", "s + 0.1*s*(1 - s)", 16, 0.0, 1.0), None)))
+DISC = sj.Solid(lambda t, x, y: jnp.hypot(x - 0.5, y - 0.5) - 0.2)
 
 
 def gas(**physics):
@@ -28,6 +32,12 @@ def gas(**physics):
         "boundaries": {"x": "slip", "y": "slip"},
         "initial": {"density": "1", "velocity": ["0", "0"], "pressure": "1"},
     }
+
+
+def around(grid=None, **physics):
+    """A gas around a disc."""
+    bodies = {"coefficients": {"solid": "sqrt((x - 0.5)**2 + (y - 0.5)**2) - 0.2"}}
+    return gas(**physics) | bodies | {"grid": grid or {"shape": [16, 16]}}
 
 
 def scalar(model="transport", time=None, **physics):
@@ -91,6 +101,26 @@ REFUSED = {
     ),
     ("compressible", "transport", "rings"): (gas(viscosity=0.1), of_viscous_gas),
     ("compressible", "prandtl", "conductivity"): (gas(prandtl=0.7, conductivity=0.1), None),
+    ("compressible", "bodies", "rings"): (
+        around(RINGS),
+        lambda: sj.Compressible(DOMAIN, [CLOSED] * 2, MUSCL, solid=DISC),
+    ),
+    ("compressible", "bodies", "stretching"): (
+        around({"shape": [16, 16], "stretch": {"x": {"formula": "s + 0.1*s*(1 - s)"}}}),
+        lambda: sj.Compressible(STRETCHED, [CLOSED] * 2, MUSCL, solid=DISC),
+    ),
+    ("compressible", "gravity", "bodies"): (
+        around(gravity=[0, -1]),
+        lambda: sj.Compressible(PLANE, [CLOSED] * 2, MUSCL, gravity_axes=(1,), solid=DISC),
+    ),
+    ("compressible", "limited_faces", "bodies"): (
+        around(count_limited=True),
+        lambda: sj.Compressible(PLANE, [CLOSED] * 2, MUSCL, count_limited=True, solid=DISC),
+    ),
+    ("compressible", "several_steps", "bodies"): (
+        around() | {"steps_per_exchange": 2},
+        lambda: sj.Compressible(Domain(PLANE.grid, steps_per_exchange=2), [CLOSED] * 2, MUSCL, solid=DISC),
+    ),
     ("compressible", "lower side"): (
         {**gas(), "boundaries": {"x": "no_slip", "y": "slip"}},
         lambda: sj.Compressible(DOMAIN, [(NoSlipWall(), NoSlipWall()), CLOSED], MUSCL),

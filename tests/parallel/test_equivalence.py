@@ -96,6 +96,7 @@ DEAR = (
     "maxwell-2d-stretched",
     "gas-1d-stretched",
     "gas-2d-axisymmetric",
+    "gas-2d-warm-solid",
     "stretched-advection-2d",
     "boussinesq-2d-walls",
     "flow-2d-open",

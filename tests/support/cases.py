@@ -48,6 +48,8 @@ WRITTEN = {
         "gas-1d-atmosphere",
         "gas-1d-stretched",
         "gas-2d-walls",
+        "gas-2d-solid",
+        "gas-2d-warm-solid",
         "gas-2d-axisymmetric",
         "gas-3d-periodic",
     ),

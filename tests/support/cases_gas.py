@@ -11,6 +11,7 @@ from case import PERIODIC, Case, smooth_field
 from simjax.core.boundary import NoSlipWall, Outflow, SlipWall
 from simjax.core.mappings import lines
 from simjax.grid import CENTER, Grid
+from simjax.models.flow.bodies.solids import Solid
 from simjax.models.gas.boundaries import (
     CharacteristicInflow,
     CharacteristicOutflow,
@@ -62,6 +63,21 @@ def _gas(sides, scheme, **options):
     return lambda domain: Compressible(domain, sides, scheme, **options)
 
 
+def _around(solid, temperature=None):
+    return _gas(
+        [PERIODIC, (_slip, GasOutflow(0.9))],
+        GasScheme("van_leer", "primitive", "hllc"),
+        scalars=1,
+        solid=solid,
+        solid_temperature=temperature,
+    )
+
+
+def _disc(t, x, y):
+    """The distance from a body that lies on the corner of blocks, and on the periodic side."""
+    return jnp.minimum(jnp.hypot(x - 3.3, y - 1.1), jnp.hypot(x + 3.0, y - 1.1)) - 0.9
+
+
 def _lid(t, *x):
     return 0.3 * (1 + 0.5 * jnp.sin(3 * t)) * jnp.cos(0.4 * x[0])
 
@@ -73,6 +89,7 @@ def _warm(t, *x):
 _line = Grid((32,), (0.0,), (2.0,))
 _stretched = Grid((32,), stretch=(lines("formula", "s - 0.5*s*s*(1 - s)", 32, 0.0, 2.0),))
 _plane = Grid((16, 24), (0.0, -1.0), (2 * np.pi, 3.0))
+_wide = Grid((64, 32), (0.0, -1.0), (2 * np.pi, 3.0))
 _rings = Grid((16, 24), (0.0, -1.0), (1.5, 3.0), axisymmetric=True)
 _box = Grid((12, 10, 10), (0.0, 0.0, -1.0), (2 * np.pi, 3.0, 1.0))
 _inflow = GasInflow(1.1, _warm, (0.4, 0.1), (0.7,))
@@ -140,6 +157,26 @@ CASES = (
             GasScheme("mc", "characteristic", "hllc"),
             scalars=1,
         ),
+        _viscous,
+        _initial,
+        "euler",
+        Schedule(0.02, dt=0.01),
+        frames=1,
+    ),
+    Case(
+        "gas-2d-solid",
+        _wide,
+        _around(Solid(_disc)),
+        _ideal,
+        _initial,
+        "euler",
+        Schedule(0.02, dt=0.01),
+        frames=1,
+    ),
+    Case(
+        "gas-2d-warm-solid",
+        _wide,
+        _around(Solid(_disc), 1.2),
         _viscous,
         _initial,
         "euler",

@@ -35,7 +35,12 @@ def along_bodies(
             "normal": ("1", f"{axis}-component of the normal into the fluid"),
             "shear_stress": ("m2 s-2", f"{axis}-component of the friction on the body, per area and density"),
         }.get(root, ("1", name))
-        if name in known:
+        own = programs.model.readings_along_bodies()
+        if name in own:
+            units, about = own[name]
+        elif root in own:
+            units, about = own[root][0], f"{axis}-component of the {own[root][1]}"
+        elif name in known:
             units, about = known[name].units, f"{known[name].long_name or name} at the surface"
         elif axis == "flux":
             units, about = product_of_units(known[root].units, "m s-1"), f"flux of {root} from the body into the fluid"

@@ -1,4 +1,4 @@
-"""A gas in cylindrical coordinates (r, z): what it takes there, how it widens, and what its components are called."""
+"""A gas in cylindrical coordinates (r, z): how it widens there; and the features of a gas that exclude each other."""
 
 from collections.abc import Iterator
 
@@ -35,6 +35,15 @@ EXCLUSIONS = Exclusions(
         "gravity_across": Feature(
             "gravity across that side (`physics.gravity`)", without="no gravity across that side"
         ),
+        "bodies": Feature("bodies (`coefficients.solid`)", without="a gas without bodies"),
+        "stretching": Feature("a stretched grid (`grid.stretch`)", without="a uniform grid"),
+        "gravity": Feature("gravity (`physics.gravity`)", without="no gravity", instead="write null"),
+        "limited_faces": Feature(
+            "a count of faces with a limited flux (`physics.count_limited`)", instead="write false, or leave it out"
+        ),
+        "several_steps": Feature(
+            "several steps between two exchanges (`steps_per_exchange`)", instead="write steps_per_exchange=0"
+        ),
     },
     (
         Exclusion("high_order", "rings", "as its fluxes would be of second order on an axisymmetric one"),
@@ -43,6 +52,11 @@ EXCLUSIONS = Exclusions(
         Exclusion("prandtl", "conductivity", "as one follows from the other"),
         Exclusion("characteristic", "rings", "as the waves that its conditions hold for are plane"),
         Exclusion("characteristic", "gravity_across", "as its conditions hold for waves in a uniform gas"),
+        Exclusion("bodies", "rings", "on which alone the cells beside their surface are known"),
+        Exclusion("bodies", "stretching", "on which alone the cells beside their surface are known"),
+        Exclusion("gravity", "bodies", "as the pressure beside their surface is not balanced with it"),
+        Exclusion("limited_faces", "bodies", "as faces inside of them would count"),
+        Exclusion("several_steps", "bodies", "as their surface reads cells farther than a flux does"),
     ),
 )
 
@@ -58,6 +72,11 @@ def refusals(across: Across | None, reconstruction: str, **others: bool) -> Iter
         "high_order": f"physics.reconstruction = {reconstruction}",
         "gravity_along_r": "physics.gravity along r",
         "prandtl": "physics.prandtl",
+        "bodies": "coefficients.solid",
+        "stretching": "grid.stretch",
+        "gravity": "physics.gravity",
+        "limited_faces": "physics.count_limited",
+        "several_steps": "steps_per_exchange",
         "conductivity": "physics.conductivity",
         "characteristic": "boundaries with a characteristic side",
         "gravity_across": "physics.gravity across it",

@@ -1,7 +1,6 @@
 """Compressible flow of a perfect gas on cell centres, in one, two and three dimensions."""
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
@@ -13,12 +12,13 @@ from jax import Array
 from simjax.arguments import require_at_least
 from simjax.core.boundary import FieldLayout, Side
 from simjax.core.domain import Domain
-from simjax.core.model import ExplicitModel, Output
-from simjax.grid import AXES, CENTER
-from simjax.models.axisymmetric_grid import across_of, ring_volumes, tapers_of
+from simjax.core.model import ExplicitModel
+from simjax.grid import AXES
+from simjax.models.axisymmetric_grid import across_of, tapers_of
 from simjax.models.declaration import model
-from simjax.models.fluid_outputs import RANK_OF_TEMPERATURE, pressure_output, velocity_outputs
+from simjax.models.flow.bodies.solids import Solid
 from simjax.models.gas import axisymmetric_gas, gas_gravity
+from simjax.models.gas.bodies import gas_bodies
 from simjax.models.gas.boundaries import (
     DENSITY,
     GAS_SIDES,
@@ -34,7 +34,7 @@ from simjax.models.gas.boundaries import (
 )
 from simjax.models.gas.gas_balances import GasBalances, balanced_names
 from simjax.models.gas.gas_checks import check, conserved_quantities
-from simjax.models.gas.gas_diagnostics import at_floor, limited_faces, measures_of
+from simjax.models.gas.gas_diagnostics import GasReadings, conserved_of
 from simjax.models.sides import check_sides
 from simjax.models.stretching import require_widths
 from simjax.ops import gas, riemann, scalar_fluxes
@@ -42,7 +42,7 @@ from simjax.ops.axisymmetric_divergence import RADIAL
 from simjax.ops.difference import shift
 from simjax.ops.reconstruction import INTERPOLATIONS, difference_of_faces, pad_only, per_spacing
 from simjax.ops.riemann import Conserved, Primitive
-from simjax.ops.spacing import Spacing, along, around_centers, between_centers, relative, scaled, smallest, without_ends
+from simjax.ops.spacing import Spacing, along, between_centers, smallest, without_ends
 from simjax.ops.viscous import viscous_flux
 from simjax.schema.config_errors import raise_first
 from simjax.schema.kinds import Choice, Flag, ListOf, Real, key
@@ -82,6 +82,8 @@ class Params(eqx.Module):
     "compressible",
     fields=(DENSITY, VELOCITY, PRESSURE, SCALARS),
     sides=GAS_SIDES,
+    coefficients=gas_bodies.COEFFICIENTS,
+    along_bodies=gas_bodies.ALONG,
     diagnosed=lambda ndim: ("temperature", "mach", "schlieren"),
     # Means of forward Euler steps keep density and pressure positive; rk4 is none, and loses strong shocks and near
     # vacua at any step length, but is far more exact where the flow is smooth: docs/gas.md.
@@ -94,7 +96,7 @@ class Params(eqx.Module):
     conserved=conserved_quantities,
     balanced=lambda ndim, counts: balanced_names(ndim, counts.get("scalars", 0)),
 )
-class Compressible(GasBalances, ExplicitModel):
+class Compressible(GasReadings, GasBalances, ExplicitModel):
     """Compressible Navier-Stokes of a perfect gas, with gravity and passive scalars s:
 
         d rho / dt   + div(rho u)               = 0
@@ -163,6 +165,7 @@ class Compressible(GasBalances, ExplicitModel):
     scalars: int = eqx.field(static=True)
     count_limited: bool = eqx.field(static=True)
     gas_constant: float | Array
+    bodies: gas_bodies.GasBodies | None
 
     def __init__(
         self,
@@ -174,11 +177,20 @@ class Compressible(GasBalances, ExplicitModel):
         scalars: int = 0,
         gas_constant: float | Array = 1.0,
         count_limited: bool = False,
+        solid: Solid | None = None,
+        solid_temperature: float | Array | Callable | None = None,
     ):
         check_sides(domain, sides, GAS_SIDES, "Compressible", axisymmetric=True)
         self.scheme = gas.GasScheme() if scheme is None else scheme
         across, reconstruction = across_of(domain, sides, GAS_SIDES), self.scheme.reconstruction
-        has = features_of(sides, gravity_axes) | {"gravity_along_r": RADIAL in gravity_axes}
+        has = features_of(sides, gravity_axes) | {
+            "gravity_along_r": RADIAL in gravity_axes,
+            "bodies": solid is not None,
+            "stretching": bool(domain.grid.stretched),
+            "gravity": bool(gravity_axes),
+            "limited_faces": count_limited,
+            "several_steps": domain.steps_per_exchange > 0,
+        }
         raise_first(axisymmetric_gas.refusals(across, reconstruction, **has))
         self.domain = domain
         self.gravity_axes = tuple(gravity_axes)
@@ -190,6 +202,9 @@ class Compressible(GasBalances, ExplicitModel):
         self.plain = plain_layout(sides)
         weights = scalar_fluxes.FLUX_WEIGHTS[self.scheme.reach]
         require_widths(f"physics.reconstruction={reconstruction}", domain, self.plain, weights, "mc")
+        self.bodies = None
+        if solid is not None:
+            self.bodies = gas_bodies.GasBodies.around(domain, self.plain, solid, solid_temperature, self.width)
 
     @classmethod
     def configured(cls, setup):
@@ -199,15 +214,21 @@ class Compressible(GasBalances, ExplicitModel):
         if "prandtl" in values:
             conductivity = viscosity * gamma * gas_constant / ((gamma - 1) * values["prandtl"])
         conducts = keys.conductivity or keys.prandtl or setup.varies("conductivity")
-        gravity = keys.gravity or (0.0,) * len(axes)
+        gravity, scheme = (
+            keys.gravity or (0.0,) * len(axes),
+            gas.GasScheme(keys.reconstruction, keys.variables, keys.flux),
+        )
+        solid, warm = gas_bodies.bodies_of(setup, plain_layout(setup.sides), width_of(scheme))
         model = cls(
             setup.domain,
             setup.sides,
-            gas.GasScheme(keys.reconstruction, keys.variables, keys.flux),
+            scheme,
             gravity_axes=tuple(axis for axis, pull in enumerate(gravity) if pull != 0),
             scalars=setup.config.counts.get("scalars", 0),
             gas_constant=gas_constant,
             count_limited=keys.count_limited,
+            solid=solid,
+            solid_temperature=warm,
         )
         params = Params(
             gamma,
@@ -227,12 +248,12 @@ class Compressible(GasBalances, ExplicitModel):
     @property
     def width(self) -> int:
         """Ghost cells that the tendency needs."""
-        return max(self.scheme.interpolation.width, 1)
+        return width_of(self.scheme)
 
     # ------------------------------------------------------------------ tendency
 
     def rhs(self, t, state, params):
-        fields, layouts, walled = self.read(state, params)
+        fields, layouts, walled = self.read(state, params, t)
         rings = tapers_of(self.domain, self.plain, state.density)
         layouts = (*layouts, (self.plain,) * len(rings))
 
@@ -241,23 +262,48 @@ class Compressible(GasBalances, ExplicitModel):
             return self._tendency(padded, conducted, dict(zip(walled, pulls, strict=True)), rings, params, spacing)
 
         slope = self.domain.apply_spaced(tendency, (*fields, rings), layouts, self.width, t)
+        slope = self.within(slope, 0.0)
         return State(slope.density, slope.momentum, slope.energy, slope.scalars)
 
-    def read(self, state, params) -> tuple[tuple, tuple, tuple[int, ...]]:
+    def read(self, state, params, t) -> tuple[tuple, tuple, tuple[int, ...]]:
         """The fields that the tendency reads, their layouts, and the axes along which gravity pulls at walls.
 
         Fields: p / rho, velocity, pressure, scalars, gravity along those axes, and p / rho once more as it is conducted
-        where walls have a temperature: a wall of another density than the gas beside it would let mass pass.
+        where walls have a temperature: a wall of another density than the gas beside it would let mass pass. In bodies
+        they are such that the surface is a wall.
         """
-        w = riemann.primitive(_conserved(state), params.gamma)
+        w = riemann.primitive(conserved_of(state), params.gamma)
         walled = tuple(axis for axis in self.gravity_axes if not self._is_periodic(axis))
         pulls = tuple(jnp.broadcast_to(self._gravity(params, axis), state.density.shape) for axis in walled)
         heat, layouts = w.pressure / w.density, self.layouts.of_gas(params.gamma, self.domain.grid)
-        warm = layouts.conducted if self._transport(params) != (None, None) else None
+        warm = None
+        if self._transport(params) != (None, None):
+            warm = layouts.conducted
+            if warm is None and self.bodies is not None and self.bodies.temperature is not None:
+                warm = layouts.heat
         fields = (heat, w.velocity, w.pressure, w.scalars, pulls, () if warm is None else (heat,))
         pulling = (gravity_layout(self.layouts.pressure),) * len(walled)
         kinds = (layouts.heat, layouts.velocity, layouts.pressure, layouts.scalars)
-        return fields, (*kinds, pulling, () if warm is None else (warm,)), walled
+        every = (*kinds, pulling, () if warm is None else (warm,))
+        if self.bodies is not None:
+            fields = self.bodies.surroundings(self.domain, self.plain, fields, every, t, params, self.gas_constant)
+        return fields, every, walled
+
+    def within(self, tree, beyond: float):
+        """Fields of the gas with a number in the place of bodies."""
+        if self.bodies is None:
+            return tree
+        fluid = self.bodies.fluid(self.domain, jax.tree.leaves(tree)[0].dtype)
+        return jax.tree.map(lambda u: jnp.where(fluid, u, beyond), tree)
+
+    def constant_parts(self, params):
+        """The ghost cells of bodies."""
+        if self.bodies is None:
+            return None
+        return self.bodies.cells(self.domain, self.plain, jnp.result_type(params.gamma))
+
+    def with_parts(self, parts):
+        return eqx.tree_at(lambda gas: gas.bodies.ghosts, self, parts, is_leaf=lambda leaf: leaf is None)
 
     def _gravity(self, params: Params, axis: int) -> Array:
         assert params.gravity is not None, "gravity_axes need Params.gravity"
@@ -368,7 +414,7 @@ class Compressible(GasBalances, ExplicitModel):
         return "" if params.density_floor is None and params.pressure_floor is None else "a density or pressure floor"
 
     def unphysical(self, state, params):
-        pressure = riemann.primitive(_conserved(state), params.gamma).pressure
+        pressure = riemann.primitive(conserved_of(state), params.gamma).pressure
         # Not a number, too, where density vanishes.
         return {"density <= 0": ~(state.density > 0), "pressure <= 0": ~(pressure > 0)}
 
@@ -376,7 +422,7 @@ class Compressible(GasBalances, ExplicitModel):
         """Density and pressure raised to their floors, if there are any."""
         if params.density_floor is None and params.pressure_floor is None:
             return state
-        w = riemann.primitive(_conserved(state), params.gamma)
+        w = riemann.primitive(conserved_of(state), params.gamma)
         floors = (state.density, params.density_floor), (w.pressure, params.pressure_floor)
         density, pressure = (u if least is None else jnp.maximum(u, least) for u, least in floors)
         q = riemann.conserved(w._replace(density=density, pressure=pressure), params.gamma)
@@ -390,7 +436,7 @@ class Compressible(GasBalances, ExplicitModel):
         least width of a cell and its neighbours, whose gas may be faster: so density and pressure stay positive.
         """
         h = self._least_widths(state.density.dtype)
-        w = riemann.primitive(_conserved(state), params.gamma)
+        w = riemann.primitive(conserved_of(state), params.gamma)
         c = riemann.sound_speed(w, params.gamma)
         rate = sum((jnp.abs(u) + c) * (1 / s) for u, s in zip(w.velocity, h, strict=True))
         viscosity, per_heat = self._transport(params)
@@ -399,7 +445,7 @@ class Compressible(GasBalances, ExplicitModel):
             rate = rate + 2 * diffusion / state.density * sum(1 / s**2 for s in h)
         if self.domain.grid.axisymmetric:
             rate = rate + axisymmetric_gas.widening(self.domain, self.plain, w, params.gamma)
-        return 1 / jnp.max(rate)
+        return 1 / jnp.max(self.within(rate, 0.0))
 
     def _widths(self, dtype, ghosts: int = 0) -> tuple[Spacing, ...]:
         """Widths of cells along every axis as the scheme has them."""
@@ -408,39 +454,6 @@ class Compressible(GasBalances, ExplicitModel):
 
     def _least_widths(self, dtype) -> tuple[Spacing, ...]:
         return tuple(smallest(h, axis) for axis, h in enumerate(self._widths(dtype, 1)))
-
-    # ------------------------------------------------------------------ what is seen of it
-
-    def diagnostics(self, t, state, params):
-        """Totals of mass, momentum and energy (integrals); the largest |u| / c; least density and pressure; on request
-        the number of faces where the limiter that keeps these positive acts."""
-        domain = self.domain
-        w = riemann.primitive(_conserved(state), params.gamma)
-        mach = riemann.mach_number(w, params.gamma)
-        mean = domain.grid.mean_spacing
-        volume, share = math.prod(mean), math.prod(map(relative, self._widths(w.density.dtype), mean))
-        share = ring_volumes(share, domain, self.plain, w.density.dtype)
-
-        def total(u: Array) -> Array:
-            return domain.sum(scaled(u, share)) * volume
-
-        result = {"mass": total(state.density)}
-        for axis, m in zip(AXES, state.momentum, strict=False):
-            result[f"momentum_{axis}"] = total(m)
-        result["energy"] = total(state.energy)
-        for number, s in enumerate(state.scalars):
-            result[f"scalar_{number}"] = total(s)
-        result["max_mach"] = domain.max(mach)
-        result["minimum_density"] = domain.min(state.density)
-        result["minimum_pressure"] = domain.min(w.pressure)
-        if self.count_limited:
-            result["limited_faces"] = limited_faces(self, t, state, params)
-        if params.density_floor is not None or params.pressure_floor is not None:
-            result["cells_at_floor"] = domain.sum(at_floor(w, params).astype(w.density.dtype))
-        return result
-
-    def measures(self):
-        return measures_of(self.domain.grid, self.scalars)
 
     def component_layouts(self):
         fields = {
@@ -455,45 +468,10 @@ class Compressible(GasBalances, ExplicitModel):
         w = Primitive(density, tuple(fields["velocity"]), pressure, tuple(fields.get("scalars", ())))
         return State(*riemann.conserved(w, params.gamma))
 
-    def outputs(self):
-        center, ndim = (CENTER,) * self.domain.grid.ndim, self.domain.grid.ndim
-        return (
-            Output("density", center, "kg m-3", "density"),
-            *velocity_outputs(self.domain.grid, [center] * ndim),
-            pressure_output(center, "Pa", "pressure"),
-            *(Output(f"scalars_{number}", center, "1", f"scalar {number}") for number in range(self.scalars)),
-            Output("temperature", center, "K", "temperature", rank=RANK_OF_TEMPERATURE),
-            Output("mach", center, "1", "Mach number"),
-            Output("schlieren", center, "kg m-4", "magnitude of the density gradient"),
-        )
-
-    def observe(self, t, state, params) -> dict[str, jax.Array]:
-        w = riemann.primitive(_conserved(state), params.gamma)
-        result = {"density": w.density, "pressure": w.pressure}
-        result |= {f"velocity_{axis}": u for axis, u in zip(AXES, w.velocity, strict=False)}
-        result |= {f"scalars_{number}": s for number, s in enumerate(w.scalars)}
-        result["temperature"] = w.pressure / (w.density * jnp.asarray(self.gas_constant, w.density.dtype))
-        result["mach"] = riemann.mach_number(w, params.gamma)
-        result["schlieren"] = self._schlieren(state)
-        return result
-
-    def _schlieren(self, state) -> Array:
-        """|grad rho|, central."""
-        ndim = self.domain.grid.ndim
-
-        def steepness(rho, spacing):
-            slopes = [
-                (0.5 / around_centers(along(h, axis, ndim, 1), axis))
-                * (shift(rho, ndim, axis, 1) - shift(rho, ndim, axis, -1))
-                for axis, h in enumerate(spacing)
-            ]
-            return riemann.smooth_root(riemann.squared_norm(tuple(slopes)))
-
-        return self.domain.apply_spaced(steepness, state.density, self.plain, 1)
-
 
 Compressible.Params, Compressible.State = Params, State
 
 
-def _conserved(state: State) -> Conserved:
-    return Conserved(state.density, state.momentum, state.energy, state.scalars)
+def width_of(scheme: gas.GasScheme) -> int:
+    """Ghost cells that the tendency needs."""
+    return max(scheme.interpolation.width, 1)

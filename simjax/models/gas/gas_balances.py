@@ -23,7 +23,7 @@ class GasBalances(Balanced):
     """Balances of a gas, whose class has the fluxes and what gravity adds; beside `models.gas.compressible`."""
 
     def passing(self: Any, t, state, params, axis, side):
-        fields, layouts, walled = self.read(state, params)
+        fields, layouts, walled = self.read(state, params, t)
 
         def flux(heat, velocity, pressure, scalars, pulls, conducted, spacing):
             padded, conducted = Primitive(pressure / heat, velocity, pressure, scalars), (*conducted, heat)[0]
@@ -35,7 +35,7 @@ class GasBalances(Balanced):
         return self._named(jax.tree.map(lambda f: through_side(self.domain, f, widths, axis, side), found))
 
     def made(self: Any, t, state, params):
-        fields, layouts, walled = self.read(state, params)
+        fields, layouts, walled = self.read(state, params, t)
         widths, (_, _, pressure, *_) = self._widths(state.density.dtype), fields
         rates = {}
         if self.domain.grid.axisymmetric:
@@ -69,6 +69,14 @@ class GasBalances(Balanced):
     def _named(self: Any, q: Conserved) -> dict[str, Array]:
         names = balanced_names(self.domain.grid.ndim, self.scalars)
         return dict(zip(names, (q.density, *q.momentum, q.energy, *q.scalars), strict=True))
+
+    def unbalanced(self: Any, names):
+        if self.bodies is None:
+            return ""
+        return (
+            "expected a gas without bodies, as what passes their surface is told apart from balances (mass_from_bodies "
+            "and energy_from_bodies among the diagnostics), and got coefficients.solid; leave the balance out"
+        )
 
     def is_closed(self: Any, axis):
         return self._is_periodic(axis)

@@ -6,6 +6,7 @@ from typing import Any
 from simjax.grid import AXES
 from simjax.models.axisymmetric_grid import across_of_configuration
 from simjax.models.gas.axisymmetric_gas import refusals
+from simjax.models.gas.bodies.gas_bodies import check_bodies
 from simjax.ops.axisymmetric_divergence import RADIAL
 
 CHARACTERISTIC = ("characteristic_inflow", "characteristic_outflow")
@@ -26,7 +27,13 @@ def check(config: Any) -> Iterator[tuple[str, str]]:
         conductivity=physics.conductivity > 0,
         characteristic=any(across),
         gravity_across=any(one and pull for one, pull in zip(across, physics.gravity or (), strict=False)),
+        bodies="solid" in config.coefficients,
+        stretching=bool(config.grid and config.grid.stretch),
+        gravity=any(physics.gravity or ()),
+        limited_faces=physics.count_limited,
+        several_steps=config.steps_per_exchange not in (0, None),
     )
+    yield from check_bodies(config, bool(physics.conductivity or physics.prandtl))
     given = {f"initial.{name}": source for name, source in config.initial.items() if isinstance(source, tuple)}
     for axis, boundary in zip(AXES, config.boundaries, strict=False):
         for side in ("lower", "upper"):
@@ -39,9 +46,9 @@ def check(config: Any) -> Iterator[tuple[str, str]]:
 
 
 def conserved_quantities(config: Any) -> tuple[str, ...]:
-    """Mass stays within walls; energy too, unless they move or are heated, or the gas falls."""
+    """Mass stays within walls; energy too, unless they move or are heated, or the gas falls. Not around bodies."""
     walls = [wall for axis in config.boundaries for wall in (axis.lower, axis.upper)]
-    if any(wall.kind in ("inflow", "outflow", *CHARACTERISTIC) for wall in walls):
+    if "solid" in config.coefficients or any(wall.kind in ("inflow", "outflow", *CHARACTERISTIC) for wall in walls):
         return ()
     mass = ("mass",)
     heated = any(wall.kind == "no_slip" and wall.fields for wall in walls)

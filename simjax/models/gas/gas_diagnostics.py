@@ -1,16 +1,21 @@
-"""Numbers that are seen of a gas: their units, and where it is kept positive."""
+"""Readings of a gas: diagnostics, the variables that it writes, and where it is kept positive."""
 
+import math
 from typing import Any
 
 import jax.numpy as jnp
 from jax import Array
 
-from simjax.core.model import Measure
-from simjax.grid import AXES, Grid
-from simjax.models.axisymmetric_grid import dimensions, directions
+from simjax.core.model import Measure, Output
+from simjax.grid import AXES, CENTER, Grid
+from simjax.models.axisymmetric_grid import dimensions, directions, ring_volumes
+from simjax.models.fluid_outputs import RANK_OF_TEMPERATURE, pressure_output, velocity_outputs
+from simjax.models.gas.bodies import gas_bodies
 from simjax.models.measures import times_volume
-from simjax.ops import gas
-from simjax.ops.riemann import Primitive
+from simjax.ops import gas, riemann
+from simjax.ops.difference import shift
+from simjax.ops.riemann import Conserved, Primitive
+from simjax.ops.spacing import along, around_centers, relative, scaled
 
 
 def at_floor(w: Primitive, params: Any) -> Array:
@@ -25,7 +30,7 @@ def at_floor(w: Primitive, params: Any) -> Array:
 def limited_faces(model: Any, t, state, params) -> Array:
     """The number of faces of the grid where `ops.positivity` changes what passes, in this state of a gas."""
     domain, width, dtype = model.domain, model.width, state.density.dtype
-    fields, layouts, walled = model.read(state, params)
+    fields, layouts, walled = model.read(state, params, t)
     heat, velocity, pressure, scalars, pulls, _ = domain.pad(fields, layouts, width, t)
     padded, pulls = Primitive(pressure / heat, velocity, pressure, scalars), dict(zip(walled, pulls, strict=True))
     spacing = domain.spacing(model.plain, width, dtype)
@@ -63,3 +68,90 @@ def measures_of(grid: Grid, scalars: int) -> dict[str, Measure]:
         "limited_faces": Measure("1", "faces with a limited flux"),
         "cells_at_floor": Measure("1", "cells at a floor"),
     }
+
+
+class GasReadings:
+    """Diagnostics and variables of a gas; beside `models.gas.compressible`."""
+
+    def diagnostics(self: Any, t, state, params):
+        """Totals of mass, momentum and energy (integrals); the largest |u| / c; least density and pressure; on request
+        the number of faces where the limiter that keeps these positive acts. Around bodies they are of the cells whose
+        centres lie in the gas, with the force on them and what they give to the gas."""
+        domain = self.domain
+        w = riemann.primitive(conserved_of(state), params.gamma)
+        mach = riemann.mach_number(w, params.gamma)
+        mean = domain.grid.mean_spacing
+        volume, share = math.prod(mean), math.prod(map(relative, self._widths(w.density.dtype), mean))
+        share = ring_volumes(share, domain, self.plain, w.density.dtype)
+
+        def total(u: Array) -> Array:
+            return domain.sum(scaled(self.within(u, 0.0), share)) * volume
+
+        result = {"mass": total(state.density)}
+        for axis, m in zip(AXES, state.momentum, strict=False):
+            result[f"momentum_{axis}"] = total(m)
+        result["energy"] = total(state.energy)
+        for number, s in enumerate(state.scalars):
+            result[f"scalar_{number}"] = total(s)
+        result["max_mach"] = domain.max(self.within(mach, 0.0))
+        result["minimum_density"] = domain.min(self.within(state.density, jnp.inf))
+        result["minimum_pressure"] = domain.min(self.within(w.pressure, jnp.inf))
+        if self.bodies is not None:
+            result |= gas_bodies.diagnosed(self, t, state, params)
+        if self.count_limited:
+            result["limited_faces"] = limited_faces(self, t, state, params)
+        if params.density_floor is not None or params.pressure_floor is not None:
+            result["cells_at_floor"] = domain.sum(self.within(at_floor(w, params).astype(w.density.dtype), 0.0))
+        return result
+
+    def measures(self: Any):
+        found = measures_of(self.domain.grid, self.scalars)
+        return found if self.bodies is None else found | gas_bodies.measures(self.domain.grid.ndim)
+
+    def along_bodies(self: Any, t, state, params, points):
+        """Pressure, temperature, friction and heat along bodies; see `models.gas.bodies.gas_bodies`."""
+        return gas_bodies.along_bodies(self, t, state, params, points)
+
+    def readings_along_bodies(self):
+        return gas_bodies.READINGS
+
+    def outputs(self: Any):
+        center, ndim = (CENTER,) * self.domain.grid.ndim, self.domain.grid.ndim
+        return (
+            Output("density", center, "kg m-3", "density"),
+            *velocity_outputs(self.domain.grid, [center] * ndim),
+            pressure_output(center, "Pa", "pressure"),
+            *(Output(f"scalars_{number}", center, "1", f"scalar {number}") for number in range(self.scalars)),
+            Output("temperature", center, "K", "temperature", rank=RANK_OF_TEMPERATURE),
+            Output("mach", center, "1", "Mach number"),
+            Output("schlieren", center, "kg m-4", "magnitude of the density gradient"),
+        )
+
+    def observe(self: Any, t, state, params) -> dict[str, Array]:
+        w = riemann.primitive(conserved_of(state), params.gamma)
+        result = {"density": w.density, "pressure": w.pressure}
+        result |= {f"velocity_{axis}": u for axis, u in zip(AXES, w.velocity, strict=False)}
+        result |= {f"scalars_{number}": s for number, s in enumerate(w.scalars)}
+        result["temperature"] = w.pressure / (w.density * jnp.asarray(self.gas_constant, w.density.dtype))
+        result["mach"] = riemann.mach_number(w, params.gamma)
+        result["schlieren"] = self._schlieren(state)
+        return result
+
+    def _schlieren(self: Any, state) -> Array:
+        """|grad rho|, central."""
+        ndim = self.domain.grid.ndim
+
+        def steepness(rho, spacing):
+            slopes = [
+                (0.5 / around_centers(along(h, axis, ndim, 1), axis))
+                * (shift(rho, ndim, axis, 1) - shift(rho, ndim, axis, -1))
+                for axis, h in enumerate(spacing)
+            ]
+            return riemann.smooth_root(riemann.squared_norm(tuple(slopes)))
+
+        return self.domain.apply_spaced(steepness, state.density, self.plain, 1)
+
+
+def conserved_of(state: Any) -> Conserved:
+    """The state as `ops.riemann` has it."""
+    return Conserved(state.density, state.momentum, state.energy, state.scalars)

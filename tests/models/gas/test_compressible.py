@@ -417,8 +417,8 @@ def test_derivative_of_the_pressure_between_the_waves(flux, off):
     values, slopes = sod_derivatives(flux)
     # The plateau is flat but for the tails of contact and shock.
     assert float(values[2]) == pytest.approx(0.30313017805064685, rel=1e-3)
-    # Off by 0.5 and 2.1 %, and by 0.4 % with either if the curvature of the flux has no bound: where the bound acts around
-    # the shock its derivative is that of single cells.
+    # Off by 0.5 and 2.1 %, and by 0.4 % with either if the curvature of the flux has no bound: where the bound acts
+    # around the shock its derivative is that of single cells.
     assert float(slopes[2]) == pytest.approx(0.21518970536338797, rel=off)
 
 

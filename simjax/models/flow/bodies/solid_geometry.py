@@ -44,8 +44,8 @@ def face_offset(domain: Domain, axis: int) -> tuple[float, ...]:
     return tuple(FACE if k == axis else CENTER for k in range(domain.grid.ndim))
 
 
-def on_block(given: Array | Callable, domain: Domain, offset: tuple[float, ...], t, dtype) -> Array:
-    """An array of this block, or the values there of a function `(t, *coordinates)`."""
+def on_block(given: float | Array | Callable, domain: Domain, offset: tuple[float, ...], t, dtype) -> Array:
+    """An array of this block or a number, or the values there of a function `(t, *coordinates)`."""
     if callable(given):
         given = given(t, *domain.coordinates(offset, dtype))
     return jnp.broadcast_to(jnp.asarray(given, dtype), domain.block_shape)

@@ -34,7 +34,7 @@ def solid_of(setup: Setup) -> Solid | None:
     velocity, moves = setup.config.coefficients.get("solid_velocity"), False
     distance, parts = setup.coefficients["solid"][0], setup.coefficients.get("solid_velocity")
     if not isinstance(distance, Tracer | jax.ShapeDtypeStruct):
-        _require_body(setup.domain, np.asarray(distance), isinstance(source, tuple) and "t" in source[0].names)
+        require_body(setup.domain, np.asarray(distance), isinstance(source, tuple) and "t" in source[0].names)
         _require_open_sides(setup, np.asarray(distance))
         if motions_of(setup.config) is not None:
             _require_free(np.asarray(distance))
@@ -157,7 +157,7 @@ def check_solid(config: Any) -> Iterator[tuple[str, str]]:
         )
 
 
-def _require_body(domain: Domain, distance: np.ndarray, moves: bool) -> None:
+def require_body(domain: Domain, distance: np.ndarray, moves: bool) -> None:
     """Refuse a distance that is not finite, leaves no fluid or, where bodies do not come in later, no body."""
     wrong = np.argwhere(~np.isfinite(distance))
     if len(wrong):

@@ -1,0 +1,316 @@
+"""Cells in bodies beside their surface, which follow the gas at points mirrored in it: a ghost-fluid method.
+
+Fluxes read a few cells beyond a face, so each cell of a body that one of them reads is given the state that makes the
+surface a wall: that of the gas at an image point on the normal through it, with the velocity turned round (Mittal et
+al. 2008, J. Comput. Phys. 227, 4825). An image lies no nearer to the surface than the diagonal of a cell, so that the
+cells around it lie in the gas; what vanishes at the surface is linear up to it. The state there is that of the
+quadratic nearest to the cells of the gas around, by weights that are formed once, within the range of the next ones:
+errors of linear interpolation would add up in what the gas carries along a wall. Along walls that slip and are curved
+the pressure rises away from the centre of the curve: entropy and total enthalpy stay the same along the normal, and a
+velocity along the wall falls as that of a flow without vorticity (Dadone and Grossman 1994, AIAA J. 32, 285). All of it
+is of second order where the wall is smooth.
+
+Cut cells would conserve what passes the surface, but merge or mix small ones, by rules that change with the shape; here
+every cell of the gas is whole, the time step is that without bodies, and derivatives by the shape are those of weights.
+"""
+
+import functools
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.core import Tracer
+
+from simjax.core.boundary import Boundary, FieldLayout, Periodic, center_layout, lines
+from simjax.core.domain import Domain
+from simjax.grid import CENTER, Grid
+from simjax.models.flow.bodies.solid_geometry import inverse, mirrored, on_block
+from simjax.ops.riemann import smooth_root, squared_norm
+
+MOST_GROWTH = 1.0
+"""The most by which the velocity along a wall grows from image to ghost cell, over itself: more is an edge."""
+SLOW, FAST = 0.25, 0.5
+"""Mach numbers across the surface at an image up to which, and from which on, a flow is smooth or has met no wall."""
+LEAST_HEAT = 0.5
+"""The least p / rho of a ghost cell beside a curved wall over that at its image."""
+AROUND = (-1, 0, 1, 2)
+"""Cells that an image is interpolated from, along each axis, from the next one below on."""
+RIDGE = 1e-3
+"""Weight of the slopes and curvatures of a quadratic where too few cells decide on them; the next cells have one."""
+MOST_SURFACE = 8
+"""Surface of bodies that there is room for, over a face of a cube of as many cells, where it is not known before."""
+MOST_CELLS = 2**24
+"""Cells of a grid up to which ghost cells are counted before anything is compiled."""
+
+
+class GhostCells(eqx.Module):
+    """The places of ghost cells, and how they follow from the gas. K: the number that there is room for in a block.
+
+    fluid: whether a cell of this block lies in the gas. index: numbers of the ghost cells in the block, (K,); those of
+    unused ones lie beyond it. at: number of the cell below each image in a block with `halo` ghost cells, (K,).
+    weights: of the cells around it, (cells, K). beside: whether these are next to the image and in the gas. normal:
+    into the gas. depth: of the ghost cell behind the surface. image: distance of the image in front of it. bend: second
+    derivatives of the distance from the surface. enough: whether there is room for all of them.
+    """
+
+    fluid: Array
+    index: Array
+    at: Array
+    weights: Array
+    beside: Array
+    normal: tuple[Array, ...]
+    depth: Array
+    image: Array
+    bend: tuple[tuple[Array, ...], ...]
+    enough: Array
+    halo: int = eqx.field(static=True)
+
+    def turned(self, velocity: Array, through: Array, sound: Array) -> Array:
+        """A velocity that vanishes at the surface, in the ghost cells: linear up to it, or just turned round.
+
+        through: the velocity at the images along the normal, which is small beside that of `sound` where the flow is
+        smooth. Of gas that has not yet met the wall it is not: linear, it would pass on into ghost cells near the
+        surface as if there were no wall, and for ever so faster than sound.
+        """
+        ratio, share = self.depth / self.image, (jnp.abs(through) / sound - SLOW) / (FAST - SLOW)
+        return -(ratio + (1 - ratio) * jnp.clip(share, 0.0, 1.0)) * velocity
+
+    def at_images(self, padded: Array) -> Array:
+        """A padded field at the images, (K,)."""
+        values = _at(padded, self.at[None] + _steps(_around(padded.ndim), padded.shape)[:, None])
+        least = jnp.min(jnp.where(self.beside, values, jnp.inf), 0)
+        most = jnp.max(jnp.where(self.beside, values, -jnp.inf), 0)
+        # Not a number where there is no room for a ghost cell: it would be missed without a word.
+        return jnp.where(self.enough, jnp.clip(jnp.sum(self.weights * values, 0), least, most), jnp.nan)
+
+    def of_cells(self, u: Array) -> Array:
+        """A field of this block in the ghost cells, (K,)."""
+        return _at(u, jnp.minimum(self.index, u.size - 1))
+
+    def put(self, u: Array, values: Array) -> Array:
+        """A field of this block with these values in the ghost cells."""
+        flat = u.ravel().at[self.index].set(values, mode="drop", unique_indices=True)
+        return flat.reshape(u.shape)
+
+    def across(self, velocity: Sequence[Array]) -> Array:
+        """The part of a velocity along the normal."""
+        return sum((n * u for n, u in zip(self.normal, velocity, strict=True)), jnp.zeros((), self.depth.dtype))
+
+    def slipping(
+        self, heat: Array, velocity: Sequence[Array], pressure: Array, gamma: Array
+    ) -> tuple[Array, tuple[Array, ...], Array]:
+        """p / rho, velocity and pressure in the ghost cells of walls that slip, from those at the images."""
+        through = self.across(velocity)
+        along = [u - n * through for u, n in zip(velocity, self.normal, strict=True)]
+        apart = self.depth + self.image
+        grown = [
+            u + apart * sum((b * v for b, v in zip(row, along, strict=True)), jnp.zeros((), apart.dtype))
+            for u, row in zip(along, self.bend, strict=True)
+        ]
+        faster = squared_norm(tuple(grown)) - squared_norm(tuple(along))
+        there = jnp.maximum(heat - (gamma - 1) / (2 * gamma) * faster, LEAST_HEAT * heat)
+        back = self.turned(through, through, jnp.sqrt(gamma * heat))
+        moving = tuple(u + back * n for u, n in zip(grown, self.normal, strict=True))
+        return there, moving, pressure * (there / heat) ** (gamma / (gamma - 1))
+
+    def sticking(self, heat: Array, velocity: Sequence[Array], gamma: Array) -> tuple[Array, ...]:
+        """Velocity in the ghost cells of walls at rest that the gas sticks to."""
+        through, sound = self.across(velocity), jnp.sqrt(gamma * heat)
+        return tuple(self.turned(u, through, sound) for u in velocity)
+
+    def at_temperature(self, heat: Array, wall: Array) -> Array:
+        """p / rho in the ghost cells of walls where it is `wall`, to second order; positive."""
+        return wall * (wall / heat) ** (self.depth / self.image)
+
+
+def halo_of(grid: Grid, reach: int) -> int:
+    """Cells along an axis from a ghost cell to the farthest cell that its image is interpolated from."""
+    widest, image = max(grid.mean_spacing), math.hypot(*grid.mean_spacing)
+    return math.ceil((reach * widest + max(reach * widest, image)) / min(grid.mean_spacing)) + AROUND[-1]
+
+
+def ghost_cells(domain: Domain, layout: FieldLayout, distance: Array, reach: int, most: int | None) -> GhostCells:
+    """The ghost cells of bodies, and their images.
+
+    layout: says along which axes fields are periodic. distance: from the surface at the centres of this block's cells,
+    positive in the gas, up to a factor. reach: cells that a flux reads beyond a face. most: room for ghost cells in a
+    block; None: for those beside `MOST_SURFACE` times the faces of a cube of as many cells.
+    """
+    grid, ndim, halo = domain.grid, domain.grid.ndim, halo_of(domain.grid, reach)
+    h, block = grid.mean_spacing, distance.shape
+    fluid, padded = domain.pad((distance, distance), (mirrored(layout), _going_on(layout)), halo)
+    fluid, size = fluid > 0, distance.size
+    most = math.ceil(MOST_SURFACE * reach * size ** (1 - 1 / ndim)) if most is None else most
+    room, behind = min(most, size), _behind(fluid, reach, halo)
+    found = jnp.nonzero(behind.ravel(), size=room, fill_value=size)[0].astype(jnp.int32)
+    used, last = found < size, size - 1
+    places = jnp.unravel_index(jnp.minimum(found, last), block)
+    near = _Near(padded, [place + halo for place in places], h)
+
+    slopes = [near.slope(axis) for axis in range(ndim)]
+    steepness = smooth_root(squared_norm(tuple(slopes)))
+    per = inverse(steepness)
+    normal = tuple(slope * per for slope in slopes)
+    depth = jnp.minimum(-near.value({}) * per, reach * max(h))
+    image = jnp.maximum(depth, math.hypot(*h))
+    apart = depth + image
+    bend = [[near.bend(a, b) * per for b in range(ndim)] for a in range(ndim)]
+    curved = smooth_root(sum((b * b for row in bend for b in row), jnp.zeros((), apart.dtype)))
+    kept = 1 / jnp.maximum(1.0, apart * curved / MOST_GROWTH)
+
+    at, fractions = [], []
+    for axis, place in enumerate(places):
+        cells = normal[axis] * apart / h[axis]
+        below = jnp.clip(jnp.floor(jax.lax.stop_gradient(cells)), -halo - AROUND[0], halo - AROUND[-1])
+        at.append(place + halo + below.astype(jnp.int32))
+        fractions.append(cells - below)
+    # Beyond a side the gas is that of the cells mirrored in it, where these are no body.
+    ways, known = _around(ndim), fluid & (padded > 0)
+    number = _number(at, padded.shape)
+    inside = _at(known, number[None] + _steps(ways, padded.shape)[:, None])
+    beside = inside & jnp.asarray([set(way) <= {0, 1} for way in ways])[:, None]
+    # In bodies thinner than the reach of an image, and deep in them, it may lie in no gas.
+    used = used & beside.any(0)
+    # Where nothing is used, one cell counts: a state of zero would have no derivative.
+    only = jnp.asarray([way == (0,) * ndim for way in ways])[:, None]
+    beside = jnp.where(used[None], beside, only)
+    weights = _weights(
+        jnp.stack([jnp.asarray([way[k] for way in ways], f.dtype)[:, None] - f[None] for k, f in enumerate(fractions)]),
+        inside,
+    )
+    weights = jnp.where(used[None], weights, only.astype(weights.dtype))
+    index = jnp.where(used, found, size + jnp.arange(room, dtype=jnp.int32))
+    bend = tuple(tuple(kept * b for b in row) for row in bend)
+    known = index, number, weights, beside, normal, depth, image, bend
+    return GhostCells(_moved(fluid, (0,) * ndim, halo), *known, jnp.sum(behind) <= room, halo)
+
+
+def _weights(places: Array, inside: Array) -> Array:
+    """Weights of cells in the value at a point of the quadratic nearest to those inside of the gas, (cells, K).
+
+    places: of the cells from the point, in cells, (ndim, cells, K). The constant is orthogonalised against all other
+    terms, by the modified method of Gram and Schmidt: what is left of it gives the value.
+    """
+    ndim, count = places.shape[:2]
+    near = jnp.where(inside, jnp.exp(-0.5 * jnp.sum(places**2, 0)), 0.0)
+    terms = [*places, *(places[a] * places[b] for a, b in itertools.combinations_with_replacement(range(ndim), 2))]
+    rows = jnp.stack([near * term for term in (*terms, jnp.ones_like(near))])
+    ridge = RIDGE * jnp.eye(len(terms) + 1, len(terms), dtype=rows.dtype)
+    rows = jnp.concatenate([rows, jnp.broadcast_to(ridge[..., None], (*ridge.shape, rows.shape[-1]))], 1)
+    for _ in terms:
+        first, rows = rows[0], rows[1:]
+        unit = first / jnp.sum(first * first, 0, keepdims=True)
+        rows = rows - unit[None] * jnp.sum(first[None] * rows, 1, keepdims=True)
+    left = rows[0]
+    size = jnp.sum(left * left, 0, keepdims=True)
+    return near * left[:count] / jnp.where(size > 0, size, 1.0)
+
+
+class _Further(Boundary):
+    """A distance that goes on beyond a side with its slope there, so that the normal has no kink in the side."""
+
+    def ghost(self, edge, *, axis, side, offset, width, spacing, t, positions):
+        where = axis - len(spacing)
+        first, second = lines(edge, where, 0, 1), lines(edge, where, 1, 1)
+        number = jnp.arange(1, width + 1, dtype=edge.dtype)
+        return first + number.reshape([width if k == where % edge.ndim else 1 for k in range(edge.ndim)]) * (
+            first - second
+        )
+
+
+def _going_on(layout: FieldLayout) -> FieldLayout:
+    """Periodic where the gas is, else going on with its slope beyond sides."""
+    axes = range(len(layout.boundaries))
+    return center_layout([(Periodic(),) * 2 if layout.is_periodic(axis) else (_Further(),) * 2 for axis in axes])
+
+
+def room_for(domain: Domain, layout: FieldLayout, known: Array | Callable, reach: int, spare: float) -> int | None:
+    """Room for the ghost cells of a block: `spare` times as many as a distance has, and 64; None where it is not known.
+
+    known: an array of the whole grid, or a function `(t, *coordinates)`. Where the surface passes the centre of a cell,
+    rounding may decide otherwise in a program, so that `spare` is above one.
+    """
+    if domain.grid.cells > MOST_CELLS or isinstance(known, Tracer | jax.ShapeDtypeStruct):
+        return None
+    with jax.ensure_compile_time_eval():
+        whole, ndim = domain.unsplit(), domain.grid.ndim
+        distance = on_block(known, whole, (CENTER,) * ndim, 0.0, jnp.result_type(float))
+        if isinstance(distance, Tracer):
+            return None
+        inside = np.asarray(distance) > 0
+        for axis in range(ndim):
+            sizes = [(reach, reach) if k == axis else (0, 0) for k in range(ndim)]
+            inside = np.pad(inside, sizes, mode="wrap" if layout.is_periodic(axis) else "edge")
+        behind = np.asarray(_behind(jnp.asarray(inside), reach, reach))
+    blocks = [k for n, size in zip(behind.shape, domain.block_shape, strict=True) for k in (n // size, size)]
+    counts = behind.reshape(blocks).sum(tuple(range(1, 2 * ndim, 2)))
+    return int(spare * counts.max()) + 64
+
+
+def _behind(fluid: Array, reach: int, width: int) -> Array:
+    """Cells in bodies with gas within `reach` cells along an axis, or beside a corner; `fluid` has `width` more."""
+    ndim = fluid.ndim
+    ways = set(itertools.product((-1, 0, 1), repeat=ndim))
+    for axis in range(ndim):
+        ways |= {tuple(by if k == axis else 0 for k in range(ndim)) for by in range(-reach, reach + 1)}
+    near = functools.reduce(jnp.logical_or, (_moved(fluid, way, width) for way in sorted(ways)))
+    return near & ~_moved(fluid, (0,) * ndim, width)
+
+
+def _moved(u: Array, way: Sequence[int], width: int) -> Array:
+    """The interior of a block with `width` more cells, moved by so many cells along the axes."""
+    return jax.lax.slice(u, [width + by for by in way], [n - width + by for n, by in zip(u.shape, way, strict=True)])
+
+
+class _Near:
+    """Differences of a padded distance around some of its cells, of which `places` are the numbers along each axis."""
+
+    def __init__(self, padded: Array, places: Sequence[Array], h: Sequence[float]):
+        self.h = h
+        ways: list[tuple[int, ...]] = [*itertools.product((-1, 0, 1), repeat=padded.ndim)]
+        found = _at(padded, _number(places, padded.shape)[None] + _steps(ways, padded.shape)[:, None])
+        self.values = dict(zip(ways, found, strict=True))
+
+    def value(self, moved: Mapping[int, int]) -> Array:
+        """The distance in the cells that are moved by so many along axes."""
+        return self.values[tuple(moved.get(axis, 0) for axis in range(len(self.h)))]
+
+    def slope(self, axis: int) -> Array:
+        return (self.value({axis: 1}) - self.value({axis: -1})) * (0.5 / self.h[axis])
+
+    def bend(self, a: int, b: int) -> Array:
+        """A second derivative."""
+        if a == b:
+            return (self.value({a: 1}) - 2 * self.value({}) + self.value({a: -1})) * (1 / self.h[a] ** 2)
+        alike = self.value({a: 1, b: 1}) + self.value({a: -1, b: -1})
+        apart = self.value({a: 1, b: -1}) + self.value({a: -1, b: 1})
+        return (alike - apart) * (0.25 / (self.h[a] * self.h[b]))
+
+
+def _around(ndim: int) -> list[tuple[int, ...]]:
+    return list(itertools.product(AROUND, repeat=ndim))
+
+
+def _strides(shape: Sequence[int]) -> list[int]:
+    return [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+
+
+def _steps(ways: Sequence[Sequence[int]], shape: Sequence[int]) -> Array:
+    """Changes of the number of a cell in a block of this shape on ways of so many cells along the axes."""
+    steps = [sum(a * stride for a, stride in zip(way, _strides(shape), strict=True)) for way in ways]
+    return jnp.asarray(steps, jnp.int32)
+
+
+def _number(places: Sequence[Array], shape: Sequence[int]) -> Array:
+    """The number of a cell in a block of this shape, from those along the axes."""
+    first, *others = (place * stride for place, stride in zip(places, _strides(shape), strict=True))
+    return sum(others, first)
+
+
+def _at(u: Array, number: Array) -> Array:
+    return u.ravel().at[number].get(mode="promise_in_bounds")
