@@ -19,6 +19,7 @@ from simjax.ops.gas import GasScheme
 RINGS = {"shape": [8, 8], "axisymmetric": True}
 DOMAIN = Domain(Grid((8, 8), axisymmetric=True))
 CLOSED, OPEN, PERIODIC = (SlipWall(), SlipWall()), (Outflow(), Outflow()), (PeriodicSide(), PeriodicSide())
+LEAVING = [CLOSED, (SlipWall(), sj.CharacteristicOutflow(pressure=1.0))]
 MUSCL = GasScheme(reconstruction="mc")
 PLANE = Domain(Grid((16, 16)))
 STRETCHED = Domain(Grid((16, 16), stretch=(lines("formula", "s + 0.1*s*(1 - s)", 16, 0.0, 1.0), None)))
@@ -38,6 +39,12 @@ def around(grid=None, **physics):
     """A gas around a disc."""
     bodies = {"coefficients": {"solid": "sqrt((x - 0.5)**2 + (y - 0.5)**2) - 0.2"}}
     return gas(**physics) | bodies | {"grid": grid or {"shape": [16, 16]}}
+
+
+def leaving(grid, **physics):
+    """A gas that leaves along y without reflection."""
+    upper = {"kind": "characteristic_outflow", "pressure": "1"}
+    return gas(**physics) | {"boundaries": {"x": "slip", "y": {"lower": "slip", "upper": upper}}, "grid": grid}
 
 
 def scalar(model="transport", time=None, **physics):
@@ -101,6 +108,14 @@ REFUSED = {
     ),
     ("compressible", "transport", "rings"): (gas(viscosity=0.1), of_viscous_gas),
     ("compressible", "prandtl", "conductivity"): (gas(prandtl=0.7, conductivity=0.1), None),
+    ("compressible", "characteristic", "rings"): (
+        leaving(RINGS),
+        lambda: sj.Compressible(DOMAIN, LEAVING, MUSCL),
+    ),
+    ("compressible", "characteristic", "gravity_across"): (
+        leaving({"shape": [16, 16]}, gravity=[0, -1]),
+        lambda: sj.Compressible(PLANE, LEAVING, MUSCL, gravity_axes=(1,)),
+    ),
     ("compressible", "bodies", "rings"): (
         around(RINGS),
         lambda: sj.Compressible(DOMAIN, [CLOSED] * 2, MUSCL, solid=DISC),

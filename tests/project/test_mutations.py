@@ -14,7 +14,7 @@ def misfit(mutation):
         changed = mutation.mutated(source)
     except ValueError as error:
         return str(error)
-    file, _, name = mutation.test.partition("::")
+    file, _, name = mutation.test.partition("[")[0].partition("::")
     if not re.search(rf"^def {name or 'test_'}", (ROOT / file).read_text(), re.MULTILINE):
         return f"{mutation.name}: there is no test {mutation.test}"
     return f"{mutation.name}: nothing changes" if changed == source else ""

@@ -244,7 +244,7 @@ class GasLayouts(NamedTuple):
     """Layouts of heat p / rho, of each velocity component, of pressure, and of each scalar: what fluxes read.
 
     conducted: of heat as it is conducted; None where no wall has a temperature, so that it is as it is carried.
-    characteristic: the sides whose ghost cells are found from all fields, by axis and side.
+    characteristic: axis, side (0 below, 1 above) and declaration of sides whose ghost cells are found from all fields.
     """
 
     heat: FieldLayout
@@ -252,17 +252,17 @@ class GasLayouts(NamedTuple):
     velocity: tuple[FieldLayout, ...]
     pressure: FieldLayout
     scalars: tuple[FieldLayout, ...]
-    characteristic: dict[tuple[int, int], CharacteristicSide]
+    characteristic: tuple[tuple[int, int, CharacteristicSide], ...]
 
     def of_gas(self, gamma: Array, grid: Grid) -> "GasLayouts":
         """These layouts with the rules of characteristic sides for a gas with this ratio of specific heats."""
         if not self.characteristic:
             return self
-        rules = {(axis, end): one.rule(gamma, grid.lengths[axis]) for (axis, end), one in self.characteristic.items()}
+        rules = [(axis, end, one.rule(gamma, grid.lengths[axis])) for axis, end, one in self.characteristic]
 
         def joined(layout: FieldLayout, name: str) -> FieldLayout:
             pairs = [list(pair) for pair in layout.boundaries]
-            for (axis, end), rule in rules.items():
+            for axis, end, rule in rules:
                 pairs[axis][end] = Joint(name, rule)
             return center_layout(pairs, layout.units)
 
@@ -292,12 +292,12 @@ def gas_layouts(sides: Sides, scalars: int, gas_constant: float | Array) -> GasL
         ),
         _layout(sides, lambda side: side.pressure_boundary(), "Pa"),
         tuple(_layout(sides, _carried(number), "1") for number in range(scalars)),
-        {
-            (axis, end): one
+        tuple(
+            (axis, end, one)
             for axis, pair in enumerate(sides)
             for end, one in enumerate(pair)
             if isinstance(one, CharacteristicSide)
-        },
+        ),
     )
 
 
