@@ -185,6 +185,8 @@ def test_sides_of_simjax_that_something_passes():
         "outflow",
         "open",
         "turbulent_inflow",
+        "characteristic_inflow",
+        "characteristic_outflow",
         "absorbing",
     }
 
