@@ -48,8 +48,8 @@ def test_a_second_process_takes_all_its_programs_from_the_cache(tmp_path):
     root = tmp_path / "caches" / "simjax"
     (folder,) = (entry for entry in root.iterdir() if entry.name != compile_cache.MARKER)
     assert folder.name == host_kind() and folder.stat().st_mode & 0o777 == 0o700
-    # Beside them lies what a command takes without tracing, by the run that it is of.
-    compiled = [file for file in folder.glob("*.program") if not file.name.startswith("run-")]
+    # Beside them lie compositions, and what a command takes without tracing, by the run that it is of.
+    compiled = [file for file in folder.glob("*.program") if not file.name.startswith(("run-", "composed-"))]
     assert len(compiled) == of_first["compiled"]
 
 
