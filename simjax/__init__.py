@@ -1,10 +1,6 @@
 """simjax: differentiable simulation for accelerators in JAX. Names are loaded when first used."""
 
 import ast
-import atexit
-import contextlib
-import gc
-import io
 import time
 from importlib import import_module
 from pathlib import Path
@@ -19,22 +15,6 @@ _HOMES = {
     for alias in node.names
 }
 """Public name -> its module, from the file that editors and type checkers read."""
-
-_BUFFERED = {io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom}
-
-
-@atexit.register
-def _end_quickly() -> None:
-    """Keep Python from taking apart at its end all that jax has made, which is half a second of a processor.
-
-    Files that nothing else would have closed are flushed here.
-    """
-    for one in gc.get_objects():
-        if type(one) in _BUFFERED:
-            with contextlib.suppress(Exception):  # closed, detached, or read only
-                one.flush()
-    gc.freeze()
-
 
 __all__ = [*_HOMES]  # pyright: ignore[reportUnsupportedDunderAll]
 

@@ -214,10 +214,8 @@ class Compressible(GasReadings, GasBalances, ExplicitModel):
         if "prandtl" in values:
             conductivity = viscosity * gamma * gas_constant / ((gamma - 1) * values["prandtl"])
         conducts = keys.conductivity or keys.prandtl or setup.varies("conductivity")
-        gravity, scheme = (
-            keys.gravity or (0.0,) * len(axes),
-            gas.GasScheme(keys.reconstruction, keys.variables, keys.flux),
-        )
+        gravity = keys.gravity or (0.0,) * len(axes)
+        scheme = gas.GasScheme(keys.reconstruction, keys.variables, keys.flux)
         solid, warm = gas_bodies.bodies_of(setup, plain_layout(setup.sides), width_of(scheme))
         model = cls(
             setup.domain,

@@ -179,12 +179,13 @@ def test_nothing_comes_in_against_a_supersonic_stream():
 
 
 def test_all_of_a_supersonic_stream_comes_in_as_given():
-    state = (1.2, 1.3 * REST, (2.0,))
-    soft, hard = (
-        _slope([(inflow(*state), GasOutflow())], (16,), _ramp(2.0)) for inflow in (CharacteristicInflow, GasInflow)
-    )
-    for a, b in zip(soft, hard, strict=True):
-        assert np.allclose(a, b, rtol=1e-12, atol=1e-12)
+    """Below the speed of sound a part of it does, so that sound can leave."""
+    for mach, alike in ((2.0, True), (0.5, False)):
+        state = (1.2, 1.3 * REST, (mach,))
+        soft, hard = (
+            _slope([(inflow(*state), GasOutflow())], (16,), _ramp(mach)) for inflow in (CharacteristicInflow, GasInflow)
+        )
+        assert all(np.array_equal(a, b) for a, b in zip(soft, hard, strict=True)) == alike, mach
 
 
 def test_a_gas_that_is_drawn_back_in_stays_positive():
