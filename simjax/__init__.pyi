@@ -78,6 +78,7 @@ from simjax.integrators.storage import Stored as Stored
 
 # a model of one's own
 from simjax.core.model import ExplicitModel as ExplicitModel, Measure as Measure, Model as Model, Output as Output
+from simjax.schema.troubles import trouble as trouble
 from simjax.core.measure_checks import Conserved as Conserved, Falling as Falling
 from simjax.models.cell_centred import CenteredModel as CenteredModel
 from simjax.models.spectral.base import SpectralModel as SpectralModel

@@ -53,8 +53,8 @@ FREE_TO_CHANGE = (
     "verify",
 )
 
-KEPT_THOUGH = ("output.particles",)
-"""Keys below these that stay: files that a run goes on with hold the same particles throughout."""
+KEPT_THOUGH = ("output.particles", "output.troubles")
+"""Keys below these that stay: files that a run goes on with hold the same particles and numbers throughout."""
 
 
 def new_run_id() -> str:

@@ -122,6 +122,7 @@ def validate(
     config = Config(**{**found, "model": schema.name}, overrides=tuple(overrides))
     for path, sentence in schema.check(config):
         problems.say(path, sentence)
+    _check_troubles(config, problems)
     problems.raise_if_any()
     return with_experiments(config, mapping, lambda own, below: validate(own, folders=folders, below=below))
 
@@ -334,6 +335,22 @@ def _check_output_fields(output: Any, context: Context) -> None:
     kind = Choice(tuple(context.schema.written(context.ndim, context.counts)))
     for i, name in enumerate((output.fields if output is not None else None) or ()):
         kind.read(f"output.fields[{i}]", name, context.problems)
+
+
+def _check_troubles(config: Config, problems: ConfigErrors) -> None:
+    """Check that the troubles that are asked for are the model's own, and that the configuration can have them."""
+    known = tuple(one.name for one in config.schema.troubles)
+    for i, name in enumerate(config.output.troubles or ()):
+        if not known:
+            problems.say("output.troubles", f"output.troubles: model={config.model} names none; leave it out")
+            return
+        Choice(known).read(f"output.troubles[{i}]", name, problems)
+    for key in ("troubles", "fields"):
+        for i, name in enumerate(getattr(config.output, key) or ()):
+            one = config.schema.trouble(name)
+            expected = None if one is None else one.check(config)
+            if expected:
+                problems.say(f"output.{key}[{i}]", f"output.{key}[{i}] = '{name}': expected {expected}")
 
 
 def _check_output_particles(output: Any, context: Context) -> None:

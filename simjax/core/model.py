@@ -17,6 +17,7 @@ from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.notebook import box_picture, card
 from simjax.schema.model_schema import ModelSchema
+from simjax.schema.troubles import Trouble
 
 PALETTES = (
     "diverging",
@@ -225,6 +226,9 @@ class Model(eqx.Module):
 class GridModel(Model):
     """A model of fields on the cells of a grid."""
 
+    troubles: ClassVar[tuple[Trouble, ...]] = ()
+    """Where in a state something may go wrong; see `trouble`."""
+
     def _repr_html_(self) -> str:
         lead = (type(self).__doc__ or "").strip().splitlines()
         grid, sides = self.domain.grid, self._sides()
@@ -249,6 +253,10 @@ class GridModel(Model):
     @abc.abstractmethod
     def observe(self, t, state, params) -> dict[str, jax.Array]:
         """The variables to write, by name, on this block."""
+
+    def trouble(self, name: str, t, state, params) -> jax.Array:
+        """One of its `troubles` in each cell of this block, by name: truth values, or numbers, the larger the worse."""
+        return next(one for one in self.troubles if one.name == name).find(self, t, state, params)
 
     @abc.abstractmethod
     def component_layouts(self) -> dict[str, tuple[FieldLayout, ...]]:

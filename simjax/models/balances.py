@@ -122,6 +122,9 @@ class _BesideFields(_Beside, GridModel):
     def observe(self, t, state, params):
         return self.model.observe(t, state.fields, params)
 
+    def trouble(self, name, t, state, params):
+        return self.model.trouble(name, t, state.fields, params)
+
     def along_bodies(self, t, state, params, points):
         return self.model.along_bodies(t, state.fields, params, points)
 

@@ -230,6 +230,9 @@ class _WithClosure(GridModel):
     def observe(self, t, state, params):
         return self.model.observe(t, state, params.own)
 
+    def trouble(self, name, t, state, params):
+        return self.model.trouble(name, t, state, params.own)
+
     def along_bodies(self, t, state, params, points):
         return self.model.along_bodies(t, state, params.own, points)
 

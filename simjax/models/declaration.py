@@ -90,7 +90,7 @@ def model(name: str, **properties: Any) -> Callable[[Declared], Declared]:
         inherited = {f.name: getattr(base, f.name) for base in bases[:1] for f in fields(base) if f.name not in CLAIMS}
         inherited = inherited or cls.declared()
         stated = {"name": name, "physics": cls.Keys, "configured": cls.configured, "summary": summary_of(cls) or name}
-        stated |= cls.restated()
+        stated |= {"troubles": getattr(cls, "troubles", ())} | cls.restated()
         cls.declarations = {**own, name: ModelSchema(**{**inherited, **stated, **properties})}
         return cls
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from simjax.schema.exclusions import Exclusions
+from simjax.schema.troubles import Trouble
 
 AXES = ("x", "y", "z")
 
@@ -101,8 +102,8 @@ class ModelSchema:
     valid, each with its key path. conserved: diagnostics that stay as they are in a `Config`, each by itself or with
     those by the largest of which its rounding is measured. falling: those that never rise, each by itself or with the
     mean of half the square of a rate, by which the error of steps is measured. balanced: quantities that have balances,
-    by dimension and counts of free fields. along_bodies: what can be read along the surface of its bodies. particles:
-    of a model of particles, which has a box and not a grid, the dataclass of the section that says where they start;
+    by dimension and counts of free fields. along_bodies: what can be read along the surface of its bodies. troubles:
+    where in a state something may go wrong, as the class lists them. particles: of a model of particles, which has a box and not a grid, the dataclass of the section that says where they start;
     its `fields` are formulas at their places. given_at_start: vectors of particles that may be arrays by number, such
     as "position". dimensionless: lengths and times are numbers, not metres and seconds. functions: coefficients of a
     `Config` that are read at places other than cells, so that they cannot be arrays. exclusions: its features that
@@ -128,6 +129,7 @@ class ModelSchema:
     falling: Claims | Callable[[Any], Claims] = ()
     balanced: Callable[[int, Mapping[str, int]], tuple[str, ...]] = lambda ndim, counts: ()
     along_bodies: tuple[str, ...] = ()
+    troubles: tuple[Trouble, ...] = ()
     particles: type | None = None
     given_at_start: tuple[str, ...] = ()
     dimensionless: bool = False
@@ -254,7 +256,8 @@ class ModelSchema:
         return {name: derived for name, derived in found.items() if name not in own}
 
     def written(self, ndim: int, counts: Mapping[str, int] | None = None) -> dict[str, tuple[str, ...]]:
-        """Names that `output.fields` takes, each with its variables: one of these, or a field with all components."""
+        """Names that `output.fields` takes, each with its variables: one of these, a field with all components, or a
+        trouble."""
         counts, derived = counts or {}, self.derived(ndim)
         names: dict[str, tuple[str, ...]] = {name: (name,) for name in (*self.variables(ndim, counts), *derived)}
         for field in self.fields:
@@ -263,7 +266,11 @@ class ModelSchema:
         for name, one in derived.items():
             if one.vector:
                 names[one.vector] = (*names.get(one.vector, ()), name)
-        return names
+        return {**{one.name: (one.name,) for one in self.troubles if not one.lowest}, **names}
+
+    def trouble(self, name: str) -> Trouble | None:
+        """The trouble of this name, if it is one."""
+        return next((one for one in self.troubles if one.name == name), None)
 
     def averaged(self, ndim: int, counts: Mapping[str, int]) -> dict[str, tuple[str, ...]] | None:
         """Names that `statistics` take, each with its variables; None where they are known with the programs alone."""

@@ -9,6 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from simjax.driver.loop.fault import Fault
+from simjax.driver.output.told_troubles import said_of_state
 from simjax.driver.programs.programs_of_fields import CompiledFields
 from simjax.driver.start.build import build_model
 from simjax.errors import ConfigurationError
@@ -64,24 +66,46 @@ def failing_steps(
     return found
 
 
-def first_fault(programs: CompiledFields, state, clock: Clock, schedule: Schedule, steps: int) -> str:
-    """Repeat `steps` steps one by one and say which fault happened first, where and when."""
-    single = programs.single_step(schedule)
+def first_fault(programs: CompiledFields, state, clock: Clock, schedule: Schedule, steps: int) -> Fault:
+    """Repeat `steps` steps one by one and say which fault happened first, where and when, and what troubled the state
+    before that step."""
+    single, good = programs.single_step(schedule), (state, clock)
     for _ in range(steps):
+        good = state, clock
         state, clock = single(programs.values, programs.files, state, clock, jnp.asarray(2**30, jnp.int32))
         unbalanced = _imbalance(programs, clock, schedule)
         if unbalanced:
-            return unbalanced
+            return Fault(unbalanced)
         fault = _wrong_cell(programs, state)
         if fault is not None:
-            return f"{fault[0]} at index {fault[1]}, step {int(np.max(whole(clock.step)))}"
+            what, index, _ = fault
+            text = f"{what} at index {index}, step {int(np.max(whole(clock.step)))}"
+            row = 0 if programs.members is None else index[0]
+            return Fault(text, _troubles(programs, *good, schedule, row))
         if np.any(whole(clock.status) & (STEP_COLLAPSED | STEP_SHRUNK)):
             told = jax.tree.map(whole, clock)
             time, step = float(np.min(times_on_host(told, schedule))), int(np.max(told.step))
             shrunk = np.any(told.status & STEP_SHRUNK)
             further = "; resume with limits.step_shrink=null to go on nevertheless" if shrunk else ""
-            return f"{limits_told(told)}, step {step}, t={time:.6g}; {_largest(state)}{further}"
-    return "a field that the steps one by one did not reproduce"
+            text = f"{limits_told(told)}, step {step}, t={time:.6g}; {_largest(state)}{further}"
+            return Fault(text, _troubles(programs, *good, schedule))
+    return Fault("a field that the steps one by one did not reproduce")
+
+
+def _troubles(programs: CompiledFields, state, clock: Clock, schedule: Schedule, row: int = 0) -> str:
+    """A sentence on what troubled a state, of the member in this row; "" where nothing did that its model names."""
+    if not programs.config.schema.troubles:
+        return ""
+    told = jax.tree.map(whole, clock)
+    time, step = (float(np.atleast_1d(one)[row]) for one in (times_on_host(told, schedule), told.step))
+    whose = "" if programs.members is None else f" of {programs.member_named(row)}"
+    begin = f"Before it, at step {step:.0f}{whose}, t={time:.6g}"
+    try:
+        found = programs.worst_cells(state, time)
+    except jax.errors.JaxRuntimeError as error:  # it may need more memory than a step; what happened is told all the same
+        return f"{begin}: what troubled cells could not be found ({str(error).splitlines()[0]})."
+    said = said_of_state(programs.config.schema.troubles, {name: float(own[row]) for name, own in found.items()})
+    return f"{begin}: {'; '.join(said)}." if said else ""
 
 
 def _wrong_cell(programs: CompiledFields, state) -> tuple[str, tuple[int, ...], int] | None:

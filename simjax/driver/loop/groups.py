@@ -24,6 +24,7 @@ from simjax.driver.output.closing import judged, write_reports
 from simjax.driver.output.frame_files import file_attributes, open_writer
 from simjax.driver.output.instrument_output import InstrumentOutput
 from simjax.driver.output.provenance import COMPLETED, Part, Run, new_run
+from simjax.driver.output.told_troubles import said_of_run
 from simjax.driver.programs.compile_cache import compilations
 from simjax.driver.programs.programs_of_instruments import CompiledInstruments
 from simjax.driver.programs.programs_of_run import CompiledRun
@@ -349,6 +350,7 @@ class GroupedRun:
                     notes=[
                         f"{len(self.groups)} groups of {self.length} members, one after another.",
                         *said_of_times(self._stop_times(), programs.member_named),
+                        *said_of_run(self.config.troubles, self.folder, programs.member_named),
                     ],
                     resume_command=f"python -m simjax.run resume={shlex.quote(str(self.folder))}",
                 )

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from simjax.driver.loop.fault import Fault
 from simjax.driver.programs.programs_of_particles import CompiledParticles
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
@@ -23,7 +24,7 @@ def refuse_start(programs: CompiledParticles, state) -> None:
         raise ConfigurationError(f"particles: {where}; {programs.family.at_start}.")
 
 
-def first_fault(programs: CompiledParticles, state, clock: Clock, schedule: Schedule, steps: int) -> str:
+def first_fault(programs: CompiledParticles, state, clock: Clock, schedule: Schedule, steps: int) -> Fault:
     """Repeat `steps` steps one by one and say which fault happened first, where and when."""
     single = programs.single_step(schedule)
     for _ in range(steps):
@@ -31,14 +32,14 @@ def first_fault(programs: CompiledParticles, state, clock: Clock, schedule: Sche
         state, clock = single(programs.values, programs.files, state, clock, jnp.asarray(2**30, jnp.int32))
         step = int(np.max(whole(clock.step)))
         if np.any(whole(clock.status) & ESCAPED):
-            return f"{_escaped(programs, before, state)}, step {step - 1}"
+            return Fault(f"{_escaped(programs, before, state)}, step {step - 1}")
         found = _not_finite(programs, state)
         if found:
-            return f"the {found[1]} of particle {found[0]} is not finite, step {step}"
+            return Fault(f"the {found[1]} of particle {found[0]} is not finite, step {step}")
         meaningless = _unphysical(programs, state)
         if meaningless:
-            return f"{meaningless[1]} of particle {meaningless[0]}, step {step}"
-    return "particles in steps of which none went wrong alone"
+            return Fault(f"{meaningless[1]} of particle {meaningless[0]}, step {step}")
+    return Fault("particles in steps of which none went wrong alone")
 
 
 def _not_finite(programs: CompiledParticles, state) -> tuple[int, str] | None:

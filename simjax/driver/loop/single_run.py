@@ -486,11 +486,11 @@ class SingleRun:
         self._write_open_sets()
         frame = int(np.min(whole(self.clock.frame)))
         schedule = self.plan.schedule_of(frame)
-        where = self.programs.first_fault(self.state, self.clock, schedule, self.pace.longest_call)
+        fault = self.programs.first_fault(self.state, self.clock, schedule, self.pace.longest_call)
         kept, advice = self.record.folder / "checkpoints", advice_for(self.programs, status)
         message = (
-            f"{reasons(status)}: {where}, after t={self.record.last_time:g}; the last good state (step "
-            f"{self.step + self.substeps}) is kept in {kept}. {advice}"
+            f"{reasons(status)}: {fault.what}, after t={self.record.last_time:g}; the last good state (step "
+            f"{self.step + self.substeps}) is kept in {kept}. {fault.before}{' ' * bool(fault.before)}{advice}"
         )
         self.record.statuses = np.full(self.programs.members or 1, status)
         self.record.fail(message, self.pace, wall.monotonic() - self.started)

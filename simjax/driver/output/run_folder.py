@@ -30,6 +30,7 @@ from simjax.driver.output.frame_files import dataset_of, file_attributes, on_hos
 from simjax.driver.output.instrument_output import InstrumentOutput
 from simjax.driver.output.provenance import Part, Run, description, require_frames
 from simjax.driver.output.statistics_output import StatisticsOutput
+from simjax.driver.output.told_troubles import said_of_run
 from simjax.driver.programs.compile_cache import cache_notes, compilations
 from simjax.driver.programs.compiled_run import CompiledRun, MemberStatistics
 from simjax.driver.programs.programs_of_instruments import CompiledInstruments
@@ -407,6 +408,9 @@ class RunFolder:
             self.display.message("drawing the summary, the animation and the report")
         scene = self.programs.scene() if draws else NOWHERE
         if self.group.first:
+            named = None if self.programs.members is None else self.programs.member_named
+            for sentence in said_of_run(self.config.troubles, self.folder, named):
+                self.note(sentence)
             with self.goodput.during(OUTPUT):
                 self.failed_checks = write_reports(
                     self.folder,

@@ -14,6 +14,7 @@ from jax.sharding import PartitionSpec
 
 from simjax.core.model import Measure, Output
 from simjax.core.tendency import call_own
+from simjax.driver.loop.fault import Fault
 from simjax.driver.output.instrument import Instrument
 from simjax.driver.output.statistic import Statistic
 from simjax.driver.programs.stepped_run import SteppedRun
@@ -160,7 +161,7 @@ class CompiledRun(SteppedRun):
         return
 
     @abc.abstractmethod
-    def first_fault(self, state, clock: Clock, schedule: Schedule, steps: int) -> str:
+    def first_fault(self, state, clock: Clock, schedule: Schedule, steps: int) -> Fault:
         """Repeat `steps` steps one by one and say which fault happened first, where and when."""
 
     def failing_steps(

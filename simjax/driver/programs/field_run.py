@@ -11,6 +11,7 @@ from simjax.driver.start.build import check_sides, describe_model
 from simjax.instruments.operators import Snapshot
 from simjax.io.grid_output import GridWriter
 from simjax.models.measures import measure_of, squared
+from simjax.models.troubles import measures_of
 
 
 class CompiledFieldRun(CompiledFields):
@@ -66,7 +67,7 @@ class CompiledFieldRun(CompiledFields):
 
     def reading_units(self, kind, variable):
         if kind == "diagnostic":
-            measure = measure_of(self.model.measures(), variable)
+            measure = measure_of(self.measures, variable)
             return "1" if measure is None else measure.units
         units = next(output.units for output in self.model.outputs() if output.name == variable)
         return squared(units) if kind == "spectrum" else units
@@ -88,5 +89,6 @@ class CompiledFieldRun(CompiledFields):
     @classmethod
     def described(cls, config):
         model, _ = describe_model(config, Domain(grid_of(config.grid_of_fields())))
-        known = {**{one.name: one for one in model.outputs()}, **model.measures()}
+        asked = measures_of(config.troubles, config.ndim, config.schema.length_units)
+        known = {**{one.name: one for one in model.outputs()}, **model.measures(), **asked}
         return {name: {"long_name": one.long_name, "units": one.units} for name, one in known.items()}

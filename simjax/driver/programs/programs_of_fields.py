@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import PartitionSpec
 
 from simjax.config.read_stretched_grid import grid_of
@@ -41,7 +42,8 @@ from simjax.io.initial import FieldFile, require_finite
 from simjax.jaxpr.varying import vary_like
 from simjax.models import faces
 from simjax.models.measures import checked_measures
-from simjax.parallel import decompose, distribute, place_parts
+from simjax.models.troubles import measures_of, numbers_of
+from simjax.parallel import decompose, distribute, place_parts, whole
 from simjax.report.check import ROUNDING
 from simjax.schema.config import Config, Given, component_count
 from simjax.schema.statistics import QUANTILES
@@ -75,7 +77,8 @@ class CompiledFields(CompiledRun):
         self.domain = decompose(self.grid, self.mesh, overlap=config.mesh.overlap, implementation=config.implementation)
         self.model, params = describe_model(config, self.domain)
         self._require_own(self.model)
-        self.measures = checked_measures(self.model)
+        asked = measures_of(config.troubles, self.grid.ndim, config.schema.length_units)
+        self.measures = {**checked_measures(self.model), **asked}
         self.advice = ADVICE if config.time.tolerance is None else TOLERANCE_ADVICE
         self._taken = self._with_given(given)
         check_sides(config, self.domain)
@@ -109,7 +112,7 @@ class CompiledFields(CompiledRun):
         self._written = WrittenFields(self.config.schema, self.grid, self.observed, faces.output_layouts(self.model))
 
     def outputs_named(self, chosen: Sequence[str]) -> tuple[Output, ...]:
-        """Outputs by the names that `output.fields` takes: the model's own, then those derived from them."""
+        """Outputs by the names that `output.fields` takes: the model's own, those derived from them, its troubles."""
         outputs, ndim = self.model.outputs(), self.grid.ndim
         written = self.config.schema.written(ndim, self.config.counts)
         names = [variable for name in chosen for variable in written[name]]
@@ -122,6 +125,8 @@ class CompiledFields(CompiledRun):
             text = source.long_name or f"{like.long_name} at cell centres"
             of_vector = {"vector": source.vector, "component": source.component, "standard_name": ""}
             derived.append(dataclasses.replace(like, name=name, offset=(CENTER,) * ndim, long_name=text, **of_vector))
+        found = (one for one in self.config.schema.troubles if one.name in names and one.name not in own)
+        derived += [Output(one.name, (CENTER,) * ndim, one.units, one.long_name, palette="amp") for one in found]
         return (*(output for output in outputs if output.name in names), *derived)
 
     def _member_state(self):
@@ -254,12 +259,30 @@ class CompiledFields(CompiledRun):
     def variables(self, model, t, state, params):
         return model.observe(t, state, params)
 
+    def diagnostics(self, model, t, state, params):
+        own = super().diagnostics(model, t, state, params)
+        return own | numbers_of(model, self.config.troubles, t, state, params, self.dtype)
+
+    def worst_cells(self, state, time: float) -> dict[str, np.ndarray]:
+        """Numbers of all troubles that the configuration can have, `(members,)` each; compiled when it is asked for."""
+        wanted = tuple(one for one in self.config.schema.troubles if one.check(self.config) is None)
+
+        def look(values, files, state, t):
+            model, params = self.build(vary_like(values, state), files)
+            return numbers_of(model, wanted, t, state, params, self.dtype)
+
+        specs = (self._one, self._file_specs, self.state_specs, PartitionSpec())
+        program = self._compile(look, (0, None, 0, None), specs, self._one, name="troubles")
+        found = program(self.values, self.files, state, jnp.asarray(time, self.dtype))
+        return {name: np.atleast_1d(whole(number)) for name, number in found.items()}
+
     def view(self, model, t, state, params, more=()):
         fields, offsets = model.observe(t, state, params), {o.name: o.offset for o in (*model.outputs(), *more)}
         beside = [output.name for output in more if output.name not in fields]
         if beside:
             free = model.free_faces(t, state, params)
-            fields = {**fields, **{name: self._written.derived(name, model, fields, free, t) for name in beside}}
+            made = {name: self._written.derived(name, model, fields, free, t, state, params) for name in beside}
+            fields = {**fields, **made}
         numbers = functools.cache(lambda: self.diagnostics(model, t, state, params))
         balances = functools.cache(lambda: model.readings(state, params)) if self.config.outputs.balanced else dict
         periodic = tuple(axis.periodic for axis in self.config.boundaries)

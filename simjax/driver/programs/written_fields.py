@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -11,6 +12,7 @@ from simjax.core.model import Output
 from simjax.grid import AXES, Grid
 from simjax.io.segments import Ranges
 from simjax.models import faces
+from simjax.models.troubles import field_of
 from simjax.parallel import region
 from simjax.schema.model_schema import ModelSchema
 
@@ -36,7 +38,7 @@ class WrittenFields:
         for output in self.observed:
             name = output.name
             if name not in fields:
-                result[name] = self.derived(name, model, fields, free, t)
+                result[name] = self.derived(name, model, fields, free, t, state, params)
                 continue
             result[name] = fields[name]
             if walled.get(name):
@@ -44,8 +46,11 @@ class WrittenFields:
                 result |= {_beyond(name, axes): piece for axes, piece in beyond.items()}
         return result
 
-    def derived(self, name: str, model, fields: Mapping[str, Array], free, t) -> Array:
-        """A variable at cell centres that is made of the model's own `fields`, on this block."""
+    def derived(self, name: str, model, fields: Mapping[str, Array], free, t, state, params) -> Array:
+        """A variable at cell centres that is made of the model's own `fields`, or is a trouble, on this block."""
+        one = self.schema.trouble(name)
+        if one is not None:
+            return field_of(model, one, t, state, params, jnp.result_type(*fields.values()))
         how = self.schema.derived(self.grid.ndim)[name]
         parts = faces.centered_components(model, fields, free, how.components, t)
         return parts[0] if how.centered else faces.magnitude(parts)

@@ -23,6 +23,7 @@ from simjax.models.flow.bodies import free_body, solid_pressure, solid_setup, so
 from simjax.models.flow.bodies.free_body_setup import BodyKeys
 from simjax.models.flow.choices import FLOW_SIDES, check_flow, choices_of, with_params
 from simjax.models.flow.features import EXCLUSIONS, USUAL, Choices, refusals
+from simjax.models.flow.flow_troubles import TROUBLES
 from simjax.models.flow.sides import balance
 from simjax.models.flow.sides.openings import (
     Opening,
@@ -171,6 +172,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
         )
 
     viscosity_is_implicit: ClassVar[bool] = False
+    troubles = TROUBLES
     domain: Domain
     layouts: tuple[FieldLayout, ...]
     forces: tuple[Force | None, ...]

@@ -17,7 +17,7 @@ from simjax.grid import AXES
 from simjax.models.axisymmetric_grid import across_of, tapers_of
 from simjax.models.declaration import model
 from simjax.models.flow.bodies.solids import Solid
-from simjax.models.gas import axisymmetric_gas, gas_gravity
+from simjax.models.gas import axisymmetric_gas, gas_gravity, gas_troubles
 from simjax.models.gas.bodies import gas_bodies
 from simjax.models.gas.boundaries import (
     DENSITY,
@@ -155,6 +155,8 @@ class Compressible(GasReadings, GasBalances, ExplicitModel):
             about="least pressure, to which the state is raised; null: none",
         )
         count_limited: bool = key(Flag(), False, about="whether diagnostics count the faces with a limited flux")
+
+    troubles = gas_troubles.TROUBLES
 
     domain: Domain
     layouts: GasLayouts

@@ -1,6 +1,7 @@
 """Readings of a gas: diagnostics, the variables that it writes, and where it is kept positive."""
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import jax.numpy as jnp
@@ -27,17 +28,24 @@ def at_floor(w: Primitive, params: Any) -> Array:
     return result
 
 
-def limited_faces(model: Any, t, state, params) -> Array:
-    """The number of faces of the grid where `ops.positivity` changes what passes, in this state of a gas."""
-    domain, width, dtype = model.domain, model.width, state.density.dtype
+def limited_by_axis(model: Any, t, state, params) -> Iterator[Array]:
+    """For each axis truth values on the faces of this block along it, both ends included: where `ops.positivity` changes
+    what passes, in this state of a gas."""
+    domain, width = model.domain, model.width
     fields, layouts, walled = model.read(state, params, t)
     heat, velocity, pressure, scalars, pulls, _ = domain.pad(fields, layouts, width, t)
     padded, pulls = Primitive(pressure / heat, velocity, pressure, scalars), dict(zip(walled, pulls, strict=True))
-    spacing = domain.spacing(model.plain, width, dtype)
-    total = jnp.zeros((), dtype)
+    spacing = domain.spacing(model.plain, width, state.density.dtype)
     for axis in range(domain.grid.ndim):
         rises = model.rises(padded, axis, pulls.get(axis), params, spacing)
-        limited = gas.limited_faces(padded, axis, domain.grid.ndim, params.gamma, model.scheme, rises)
+        yield gas.limited_faces(padded, axis, domain.grid.ndim, params.gamma, model.scheme, rises)
+
+
+def limited_faces(model: Any, t, state, params) -> Array:
+    """The number of faces of the grid where `ops.positivity` changes what passes, in this state of a gas."""
+    domain, dtype = model.domain, state.density.dtype
+    total = jnp.zeros((), dtype)
+    for axis, limited in enumerate(limited_by_axis(model, t, state, params)):
         # The upper face of a block is the lower one of the next, but where the grid ends.
         cells = limited.shape[axis] - 1
         along = jnp.arange(cells + 1, dtype=jnp.int32).reshape(
