@@ -99,10 +99,11 @@ def _troubles(programs: CompiledFields, state, clock: Clock, schedule: Schedule,
     told = jax.tree.map(whole, clock)
     time, step = (float(np.atleast_1d(one)[row]) for one in (times_on_host(told, schedule), told.step))
     whose = "" if programs.members is None else f" of {programs.member_named(row)}"
-    begin = f"Before it, at step {step:.0f}{whose}, t={time:.6g}"
+    begin = f"Before the fault, at step {step:.0f}{whose}, t={time:.6g}"
     try:
         found = programs.worst_cells(state, time)
-    except jax.errors.JaxRuntimeError as error:  # it may need more memory than a step; what happened is told all the same
+    except (jax.errors.JaxRuntimeError, ConfigurationError) as error:
+        # More memory than a step may be needed, and a user's own trouble may be wrong: what happened is told all the same.
         return f"{begin}: what troubled cells could not be found ({str(error).splitlines()[0]})."
     said = said_of_state(programs.config.schema.troubles, {name: float(own[row]) for name, own in found.items()})
     return f"{begin}: {'; '.join(said)}." if said else ""

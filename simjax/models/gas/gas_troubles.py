@@ -62,7 +62,7 @@ def limited(model, t, state, params):
 def at_floor(model, t, state, params):
     """Whether density or pressure is at its floor, to a thousandth."""
     w = riemann.primitive(conserved_of(state), params.gamma)
-    return model.within(cells_at_floor(w, params), False)
+    return model.within(cells_at_floor(w, params).astype(state.density.dtype), 0.0)
 
 
 @trouble("change of velocity over the speed of sound at a sonic point", having="a sonic point", above=RESOLVED)
