@@ -37,8 +37,8 @@ from simjax.schema.schema_number import SCHEMA
 from simjax.schema.storage_section import StorageConfig
 from simjax.schema.stretch import StretchConfig
 from simjax.schema.time_statistics import TimeStatistics
-from simjax.schema.troubles import Trouble
 from simjax.schema.triggers import EVENTS, EventConfig, StopConfig
+from simjax.schema.troubles import Trouble
 
 IMPLEMENTATIONS = ("xla", "pallas", AUTO)
 PRECISIONS = ("float32", "float64")

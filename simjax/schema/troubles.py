@@ -43,8 +43,8 @@ def trouble(
 ) -> Callable[[Callable[[Any, Any, Any, Any], Any]], Trouble]:
     """Make a `Trouble` of a function of (model, t, state, params); a model lists its own as `troubles`.
 
-    The function is pure and returns an array of this block's cells, `model.domain.block_shape`: truth values, or numbers
-    >= 0, the larger the worse. Its name is that of the trouble, and its docstring the definition.
+    The function is pure and returns an array of this block's cells, `model.domain.block_shape`: truth values, or
+    numbers >= 0, the larger the worse. Its name is that of the trouble, and its docstring the definition.
 
     Args:
         long_name: what the number is, as reports say it after "largest" or "lowest".

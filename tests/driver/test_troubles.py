@@ -255,7 +255,7 @@ def test_a_model_without_troubles_stops_as_before(tmp_path):
 GAS = {
     "grid": {"shape": [24, 8]},
     "boundaries": {"x": "outflow", "y": "slip"},
-    "initial": {"density": "1", "velocity": ["where(x<0.5, -8, 8)", "0"], "pressure": "where(y<0.75, 0.4, 0.2)"},
+    "initial": {"density": "1", "velocity": ["where(x<0.5, -20, 20)", "0"], "pressure": "where(y<0.75, 0.4, 0.2)"},
     "physics": {"reconstruction": "mc", "variables": "primitive", "flux": "hll"},
     "time": {"end": 0.02, "output_every": 0.01, "courant": 0.95, "integrator": "rk4"},
     "precision": "float64",
@@ -266,13 +266,14 @@ GAS = {
 @pytest.mark.slow
 def test_a_gas_that_stops_says_where_it_was_in_trouble(tmp_path):
     """A gas torn apart by a scheme that does not keep it positive: in the middle, on one device as on four."""
-    told = []
+    torn, told = {"physics": {"reconstruction": "weno5"}, "initial.density": "1 + 0.01*y + 0.01*x"}, []
     for name, mesh in (("one", {}), ("cut", {"x": 2, "y": 2})):
         with pytest.raises(NumericalError) as error:
-            sj.configure(sj.Compressible, **changed(GAS, {"output.root": str(tmp_path / name), "mesh": mesh})).run()
+            changes = torn | {"output.root": str(tmp_path / name), "mesh": mesh}
+            sj.configure(sj.Compressible, **changed(GAS, changes)).run()
         told.append(str(error.value).partition("Before the fault, ")[2])
-    assert told[0] == told[1] and "cells with a sonic point (largest change of velocity" in told[0]
-    assert "lowest density" in told[0] and "lowest pressure" in told[0]
+    assert told[0] == told[1] and "cells with a limited flux (largest share" in told[0]
+    assert "cells with a sonic point (largest change of velocity" in told[0] and "lowest pressure" in told[0]
     place = float(told[0].partition("lowest density")[2].partition("x=")[2].partition(",")[0])
     assert abs(place - 0.5) <= 1 / 24  # beside the middle
 
@@ -284,7 +285,10 @@ def test_a_gas_that_stops_says_where_it_was_in_trouble(tmp_path):
     ("changes", "said"),
     [
         ({"output.troubles": ["limitd"]}, "output.troubles[0] = 'limitd': expected one of limited, at_floor, sonic"),
-        ({"output.troubles": ["at_floor"]}, "output.troubles[0] = 'at_floor': expected a gas with physics.density_floor"),
+        (
+            {"output.troubles": ["at_floor"]},
+            "output.troubles[0] = 'at_floor': expected a gas with physics.density_floor",
+        ),
         ({"output.fields": ["at_floor"]}, "output.fields[0] = 'at_floor': expected a gas with physics.density_floor"),
         ({"output.troubles": ["sonic", "wall_flux"]}, "output.troubles[1] = 'wall_flux': expected a gas with physics."),
         (
@@ -327,7 +331,7 @@ def test_a_gas_with_what_they_need_takes_them():
 def test_a_trouble_that_is_no_field_is_refused(tmp_path):
     with pytest.raises(ConfigurationError, match=r"Wrong\.troubles: flat has the shape \(\); expected \(4, 8\)"):
         growing(tmp_path, of=Wrong, output__troubles=["flat"]).run()
-    with pytest.raises(ConfigurationError, match=r"output\.troubles\[0\] = 'flat': expected physics\.growth above zero"):
+    with pytest.raises(ConfigurationError, match=r"output\.troubles\[0\] = 'flat': expected physics\.growth above"):
         growing(tmp_path, of=Wrong, output__troubles=["flat"], physics__growth=0.0)
 
 

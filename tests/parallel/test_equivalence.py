@@ -33,6 +33,7 @@ from jax.sharding import PartitionSpec
 from simjax.core.domain import Domain
 from simjax.core.model import SemilinearModel
 from simjax.models.registry import MODELS
+from simjax.models.troubles import field_of
 from simjax.parallel import decompose, distribute, make_mesh, shardings
 from simjax.solvers import dft, exchange, poisson, spectral
 from simjax.stepping.checkpointing.plan import Binomial, Budget
@@ -403,7 +404,11 @@ def test_observations_and_diagnostics_do_not_depend_on_the_decomposition(case):
             numbers.pop("max_divergence", None)  # rounding itself; the bound on it is in test_incompressible
             if "limited_faces" in numbers:  # a smooth gas has none
                 numbers["limited_faces"] += 1
-            return model.observe(0.3, state, params), numbers, domain.min(model.stable_dt(state, params))
+            fields = model.observe(0.3, state, params)
+            dtype = jnp.result_type(*fields.values())
+            troubles = [one for one in model.troubles if one.name != "divergence"]  # rounding too
+            fields |= {f"trouble {one.name}": field_of(model, one, 0.3, state, params, dtype) for one in troubles}
+            return fields, numbers, domain.min(model.stable_dt(state, params))
 
         return at_start
 

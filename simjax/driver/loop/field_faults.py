@@ -103,7 +103,7 @@ def _troubles(programs: CompiledFields, state, clock: Clock, schedule: Schedule,
     try:
         found = programs.worst_cells(state, time)
     except (jax.errors.JaxRuntimeError, ConfigurationError) as error:
-        # More memory than a step may be needed, and a user's own trouble may be wrong: what happened is told all the same.
+        # More memory than a step may be needed, and a user's own trouble may be wrong; what happened is told anyway.
         return f"{begin}: what troubled cells could not be found ({str(error).splitlines()[0]})."
     said = said_of_state(programs.config.schema.troubles, {name: float(own[row]) for name, own in found.items()})
     return f"{begin}: {'; '.join(said)}." if said else ""

@@ -13,10 +13,8 @@ from simjax.models.troubles import CELLS, WORST, extreme
 from simjax.schema.troubles import Trouble
 
 
-def said_of_run(
-    troubles: Sequence[Trouble], folder: Path, member_named: Callable[[int], str] | None
-) -> list[str]:
-    """A sentence for each of these troubles of the run in `folder` on the output time, and the member, where it was worst.
+def said_of_run(troubles: Sequence[Trouble], folder: Path, member_named: Callable[[int], str] | None) -> list[str]:
+    """A sentence for each of these troubles on the output time of the run in `folder`, and the member, of the worst.
 
     That is where most cells had it, or where it was largest if cells are not counted. member_named: the name of a
     member by its row; None of a run without members.

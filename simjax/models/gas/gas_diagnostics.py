@@ -29,8 +29,10 @@ def at_floor(w: Primitive, params: Any) -> Array:
 
 
 def limited_by_axis(model: Any, t, state, params) -> Iterator[Array]:
-    """For each axis truth values on the faces of this block along it, both ends included: where `ops.positivity` changes
-    what passes, in this state of a gas."""
+    """For each axis truth values on the faces of this block along it, both ends included.
+
+    They hold where `ops.positivity` changes what passes, in this state of a gas.
+    """
     domain, width = model.domain, model.width
     fields, layouts, walled = model.read(state, params, t)
     heat, velocity, pressure, scalars, pulls, _ = domain.pad(fields, layouts, width, t)

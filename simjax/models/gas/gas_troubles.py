@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
@@ -76,8 +75,7 @@ def sonic(model, t, state, params):
         worst = None
         for axis in range(ndim):
             (u0, u1), (c0, c1) = (
-                _both_faces(pad_only(v, axis, ndim, 1), axis)
-                for v in (velocity[axis], jnp.sqrt(params.gamma * heat))
+                _both_faces(pad_only(v, axis, ndim, 1), axis) for v in (velocity[axis], jnp.sqrt(params.gamma * heat))
             )
             passes = [(u0 + sign * c0 <= 0) & (u1 + sign * c1 >= 0) for sign in (-1, 1)]
             rise = (u1 - u0) / (0.5 * (c0 + c1))

@@ -202,7 +202,7 @@ def test_what_passes_an_open_side_is_no_flux_through_a_wall():
 
 
 def test_a_wall_takes_pressure_and_friction():
-    """In a shear between a wall at rest and one that moves: sqrt(p^2 + (mu du/dy)^2), and the work of the moving one."""
+    """In a shear between a wall at rest and one that moves: sqrt(p^2 + (mu du/dy)^2), and the work of the latter."""
     mu, speed, p = 0.5, 3.0, 2.0
     walls = GasWall(), GasWall(velocity=(speed, 0.0))
     model = gas((4, 8), [PERIODIC, walls], MUSCL)
