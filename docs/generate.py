@@ -60,6 +60,8 @@ MOLECULAR = MODELS["molecular_dynamics"]
 WITHOUT_HELP = {"INTEGRATORS": "Time stepping schemes by the names of `time.integrator`."}
 """Public names that are no classes or functions."""
 
+_TROUBLES = "[Cells that trouble](outputs.md#cells-that-trouble) are counted, placed and drawn by these names."
+
 FAMILIES = {
     "flow": "flow.md",
     "scalar": "transport.md",
@@ -97,7 +99,7 @@ def _cell(text: str) -> str:
 def family(folder: str) -> str:
     """What the models of a folder declare, a section for each, and the kinds of sides that they take."""
     models = [MODELS[name] for name, home in HOMES.items() if home.startswith(f"{folder}.")]
-    return "\n\n".join([*map(_model, models), *_sides_of(models), *_exclusions_of(models)])
+    return "\n\n".join([*map(_model, models), *_sides_of(models), *_troubles_of(models), *_exclusions_of(models)])
 
 
 def _exclusions_of(models: Sequence[ModelSchema]) -> list[str]:
@@ -114,6 +116,20 @@ def _exclusions_of(models: Sequence[ModelSchema]) -> list[str]:
     told = "Configurations and constructors refuse these pairs in the same words; all other pairs of these go together."
     head = "| what | is not taken beside | as it expects |"
     return ["\n".join(["## What does not go together", "", told, "", head, "|" + "---|" * 3, *rows])]
+
+
+def _troubles_of(models: Sequence[ModelSchema]) -> list[str]:
+    """The table of the troubles that some models name, if any."""
+    rows = [
+        f"| `{one.name}` | `{model.name}` | {_cell(one.about)} | {one.units} | "
+        f"{f'with {one.having}' if one.counted else '-'} |"
+        for model in models
+        for one in model.troubles
+    ]
+    if not rows:
+        return []
+    head = "| trouble | of | what it is in each cell | unit | cells are counted |"
+    return ["\n".join(["## Troubles", "", _TROUBLES, "", head, "|" + "---|" * 5, *rows])]
 
 
 def _sides_of(models: Sequence[ModelSchema]) -> list[str]:

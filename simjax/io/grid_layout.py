@@ -33,6 +33,8 @@ SYMBOL = "symbol"
 PALETTE, RANK, SINGULAR = "palette", "rank", "singular"
 """Attributes that say how pictures have a variable, as `core.model.Output` has them; the last is 1 where it is so. Of a
 number over time the second says which are drawn first."""
+TROUBLE = "trouble"
+"""The attribute with the trouble of a model that a number over time is of; such numbers are drawn last."""
 
 
 def build_layout(

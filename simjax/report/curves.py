@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simjax.io.grid_layout import RANK
+from simjax.io.grid_layout import RANK, TROUBLE
 from simjax.report.check import ROUNDING
 from simjax.report.labels import common_power, number, scaled_label
 from simjax.report.scalars import label_of, units_of
@@ -40,7 +40,7 @@ class Curve:
 
 
 def diagnostics(dataset: xr.Dataset) -> list[str]:
-    """Names of the numbers recorded at every output time, first those that the model shows first."""
+    """Names of the numbers recorded at every output time, first those that the model shows first, last its troubles."""
     names = [
         str(name)
         for name, variable in dataset.data_vars.items()
@@ -49,7 +49,12 @@ def diagnostics(dataset: xr.Dataset) -> list[str]:
         and name != "step"
         and str(name).removesuffix(ROUNDING) not in {*dataset.data_vars} - {name}
     ]
-    return sorted(names, key=lambda name: (name == LAST, dataset[name].attrs.get(RANK, np.inf)))
+
+    def place(name: str) -> tuple[bool, bool, float]:
+        about = dataset[name].attrs
+        return name == LAST, TROUBLE in about, about.get(RANK, np.inf)
+
+    return sorted(names, key=place)
 
 
 def shown_first(dataset: xr.Dataset) -> list[str]:

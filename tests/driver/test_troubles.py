@@ -13,6 +13,7 @@ from simjax.config import validate
 from simjax.driver.programs.programs_of_run import compiled_run
 from simjax.driver.start.build import plan_frames
 from simjax.errors import ConfigurationError, NumericalError
+from simjax.report import curves
 
 
 @sj.trouble("size of u", units="m-2", having="|u| beyond 2", above=2.0)
@@ -107,6 +108,9 @@ def test_numbers_have_the_count_the_worst_and_its_place(tmp_path, precision):
     assert ds.large.attrs["units"] == "m-2" and ds.large.attrs["long_name"] == "size of u"
     assert ds.large_cells.attrs["long_name"] == "cells with |u| beyond 2"
     assert (ds.low_worst.attrs["long_name"], ds.low_y.attrs["units"]) == ("lowest value of u", "m")
+    drawn = curves.diagnostics(ds)  # the model's own numbers first
+    assert [name for name in drawn if ds[name].attrs.get("trouble") in ("large", "low", "age")] == drawn[-10:-1]
+    assert drawn[-1] == "courant" or "trouble" in ds[drawn[-1]].attrs
 
 
 def test_a_cell_at_the_threshold_does_not_count(tmp_path):

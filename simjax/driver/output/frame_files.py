@@ -21,9 +21,10 @@ from simjax.driver.start.build import Plan
 from simjax.driver.start.environment import device_name, git_state, versions
 from simjax.io.files import require_free_space
 from simjax.io.frame_output import CONSOLIDATE_BYTES, FrameWriter
-from simjax.io.grid_layout import RANK
+from simjax.io.grid_layout import RANK, TROUBLE
 from simjax.io.segments import WHOLE, Part
 from simjax.models.measures import measure_of
+from simjax.models.troubles import measures_of
 from simjax.parallel import Bounds, whole
 from simjax.processes import processes
 from simjax.report.check import ROUNDING
@@ -121,6 +122,8 @@ def describe_numbers(programs: CompiledRun) -> Mapping[str, Mapping[str, object]
         elif name.endswith(ROUNDING):
             own = about[name.removesuffix(ROUNDING)]
             about[name] = {**own, "long_name": f"{own['long_name']} that rounding may leave"}
+    for one in config.troubles:
+        about |= {name: {**about[name], TROUBLE: one.name} for name in measures_of((one,), config.ndim, "")}
     return about
 
 
