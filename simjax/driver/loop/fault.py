@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 
 class Fault(NamedTuple):
-    """What went wrong, where and when; and what troubled the state before it, "" where nothing is known of that."""
+    """A sentence on what went wrong, where and when; and one on what troubled the state before, "" if nothing did."""
 
     what: str
     before: str = ""

@@ -49,7 +49,7 @@ def _size(one: Trouble) -> str:
 
 
 def _said(one: Trouble, numbers: Mapping[str, float]) -> str:
-    """How many cells have a trouble, how large it is, and where, such as "3 cells with a sonic point (...)"."""
+    """A phrase on how many cells have a trouble, how large it is, and where: "3 cells with a sonic point (...)"."""
     if not one.lowest and numbers[_size(one)] == 0:
         return f"no cell with {one.having}" if one.counted else f"no {one.long_name}"
     units = "" if one.units == "1" else f" {one.units}"

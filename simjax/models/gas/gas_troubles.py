@@ -59,7 +59,7 @@ def limited(model, t, state, params):
     "density or pressure at its floor (1: at it)", having="a density or pressure at its floor", check=_without_floors
 )
 def at_floor(model, t, state, params):
-    """Whether density or pressure is at its floor, to a thousandth."""
+    """One where density or pressure is at its floor, to a thousandth, else zero."""
     w = riemann.primitive(conserved_of(state), params.gamma)
     return model.within(cells_at_floor(w, params).astype(state.density.dtype), 0.0)
 

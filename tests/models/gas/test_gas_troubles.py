@@ -72,6 +72,8 @@ def test_limited_faces_lie_beside_a_jump():
         assert told["limited_cells"] == cells.size and told["limited_worst"] == np.max(share)
         assert told["limited_x"] == pytest.approx((np.argmax(share) + 0.5) / count, abs=1e-15)
         seen[first] = share
+        mirrored = look(start(model, 1.0, (0.0,), (jnp.where(jnp.arange(count) < first, 1e5, 1e-5) * rough)[::-1]))[1]
+        np.testing.assert_array_equal(mirrored[::-1], share)
     np.testing.assert_array_equal(seen[17][7:], seen[10][:-7])
 
 
@@ -146,8 +148,10 @@ def test_a_fault_of_entropy_is_worse_than_a_fan_and_at_its_place():
         ((1.0, 2.0 * np.sqrt(1.4), 1.0), (8 / 3, 0.75 * np.sqrt(1.4), 4.5)),
         # A contact: u lies between the speeds of sound of both gases.
         ((0.125, 2.0, 1.0), (1.0, 2.0, 1.0)),
+        # One in a gas that is compressed: u - c rises through zero as c falls by more than u.
+        ((0.125, 2.0, 1.0), (1.0, 1.5, 1.0)),
     ],
-    ids=["shock", "contact"],
+    ids=["shock", "contact", "compressed"],
 )
 @pytest.mark.parametrize("sign", [1, -1])
 def test_shocks_and_contacts_have_no_sonic_points(left, right, sign):
