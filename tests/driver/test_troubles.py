@@ -108,9 +108,8 @@ def test_numbers_have_the_count_the_worst_and_its_place(tmp_path, precision):
     assert ds.large.attrs["units"] == "m-2" and ds.large.attrs["long_name"] == "size of u"
     assert ds.large_cells.attrs["long_name"] == "cells with |u| beyond 2"
     assert (ds.low_worst.attrs["long_name"], ds.low_y.attrs["units"]) == ("lowest value of u", "m")
-    drawn = curves.diagnostics(ds)  # the model's own numbers first
-    assert [name for name in drawn if ds[name].attrs.get("trouble") in ("large", "low", "age")] == drawn[-10:-1]
-    assert drawn[-1] == "courant" or "trouble" in ds[drawn[-1]].attrs
+    drawn = [name for name in curves.diagnostics(ds) if name != "courant"]  # the model's own numbers first
+    assert len(drawn) > 10 and [name for name in drawn if "trouble" in ds[name].attrs] == drawn[-10:]
 
 
 def test_a_cell_at_the_threshold_does_not_count(tmp_path):
@@ -136,12 +135,14 @@ def test_a_run_tells_when_a_trouble_was_worst(tmp_path):
     assert "No cell with |u| beyond 2 at any output time." in log_of(none.folder)
 
 
+@pytest.mark.slow
 def test_a_report_has_the_sentences(tmp_path):
     result = growing(tmp_path, output__troubles=["large"], output__report=True).run()
     assert "1 cell with |u| beyond 2 (largest size of u" in (result.folder / "report.html").read_text()
 
 
 @pytest.mark.parametrize("mesh", [{"x": 2, "y": 2}, {"y": 8}])
+@pytest.mark.slow
 def test_places_are_those_of_the_whole_grid(tmp_path, mesh):
     """Also of equal cells in several blocks, of which the first along x, then y counts."""
     asked = {
@@ -159,6 +160,7 @@ def test_places_are_those_of_the_whole_grid(tmp_path, mesh):
             np.testing.assert_array_equal(many[name], one[name], err_msg=name)
 
 
+@pytest.mark.slow
 def test_each_member_has_its_own(tmp_path):
     varied = {
         "initial__u": "where(x>0.75, a, 0.1)",
@@ -339,6 +341,7 @@ def test_a_trouble_that_is_no_field_is_refused(tmp_path):
         growing(tmp_path, of=Wrong, output__troubles=["flat"], physics__growth=0.0)
 
 
+@pytest.mark.slow
 def test_closures_and_balances_have_the_troubles_of_their_model(tmp_path):
     asked = {"output__troubles": ["large"], "time__end": 0.1}
     closed = growing(tmp_path / "closed", **asked, closure={"u": "0*u"}).run().ds

@@ -194,6 +194,7 @@ def test_the_flux_through_a_wall_is_that_of_the_profile():
     assert errors[0] / errors[1] == pytest.approx(2, rel=0.05)
 
 
+@pytest.mark.slow
 def test_what_passes_an_open_side_is_no_flux_through_a_wall():
     stream = GasInflow(density=1.0, pressure=1.0, velocity=(1.0, 0.0))
     model = gas((8, 8), [(stream, Outflow()), CLOSED], MUSCL)
@@ -205,6 +206,7 @@ def test_what_passes_an_open_side_is_no_flux_through_a_wall():
     assert not stress[:, 1:-1].any()
 
 
+@pytest.mark.slow
 def test_a_wall_takes_pressure_and_friction():
     """In a shear between a wall at rest and one that moves: sqrt(p^2 + (mu du/dy)^2), and the work of the latter."""
     mu, speed, p = 0.5, 3.0, 2.0
@@ -267,6 +269,7 @@ def test_cells_at_a_floor_are_marked():
     np.testing.assert_array_equal(np.flatnonzero(marked), [2, 5])
 
 
+@pytest.mark.slow
 def test_bodies_have_no_troubles():
     """What is left inside of a body is not looked at: a jump, a vacuum, and cells at a floor."""
     solid = Solid(lambda t, x, y: jnp.hypot(x - 0.5, y - 0.5) - 0.3)
