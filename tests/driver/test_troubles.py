@@ -355,6 +355,16 @@ def test_closures_and_balances_have_the_troubles_of_their_model(tmp_path):
     assert ds.steep_worst[0] == pytest.approx(1.0) and ds.steep_y[0] == 0.6875 and ds.steep_x[0] == 0.5 / 24
 
 
+def texts(config):
+    """The programs of ten steps and of what is observed, as they are given to the compiler."""
+    programs = compiled_run(config)
+    schedule = plan_frames(config, 1).schedule
+    given = programs.values, programs.files, *programs.template({})
+    advance = programs.advance(schedule, 10).lower(*given, jax.ShapeDtypeStruct((), jnp.int32))
+    observe = programs.observe().lower(*given, jax.ShapeDtypeStruct((), programs.dtype))
+    return advance.as_text(), observe.as_text()
+
+
 def test_steps_are_compiled_as_if_there_were_no_troubles(tmp_path):
     """Asked for or not; and what observes is, where they are not, as that of a model that names none."""
 
@@ -363,15 +373,16 @@ def test_steps_are_compiled_as_if_there_were_no_troubles(tmp_path):
 
         troubles = ()
 
-    def texts(**options):
-        config = growing(tmp_path, **options).config
-        programs = compiled_run(config)
-        schedule = plan_frames(config, 1).schedule
-        given = programs.values, programs.files, *programs.template({})
-        advance = programs.advance(schedule, 10).lower(*given, jax.ShapeDtypeStruct((), jnp.int32))
-        observe = programs.observe().lower(*given, jax.ShapeDtypeStruct((), programs.dtype))
-        return advance.as_text(), observe.as_text()
-
-    off, on, silent = texts(), texts(output__troubles=["large", "low"]), texts(of=Silent)
+    asked = {"output__troubles": ["large", "low"]}
+    off, on, silent = (texts(growing(tmp_path, **own).config) for own in ({}, asked, {"of": Silent}))
     assert off == silent
+    assert on[0] == off[0] and on[1] != off[1]
+
+
+@pytest.mark.slow
+def test_steps_of_a_gas_are_compiled_as_if_there_were_no_troubles():
+    off, on = (
+        texts(validate(changed({"model": "compressible", **GAS}, {"output.troubles": asked})))
+        for asked in (None, ["limited", "sonic", "steep", "wall_stress"])
+    )
     assert on[0] == off[0] and on[1] != off[1]

@@ -23,7 +23,7 @@ from simjax.models.registry import MODELS
 from simjax.report.scalars import scalars
 
 PAGE = (ROOT / "docs" / "own-models.md").read_text()
-FISHER, BUOYANT, MEASURED, GROWING, _ = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+FISHER, BUOYANT, MEASURED, WATCHED, GROWING, _ = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 COMMANDS = re.findall(
     r"^python -m simjax.*my_pde.*$", PAGE + (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE
 )
@@ -118,6 +118,20 @@ def test_its_numbers_are_written_shown_and_reported(folder, capfd):
     np.testing.assert_allclose(result["centre_x"], (0.05 + 0.1 * (1 / 3 - 1 / 64 / 12)) / 0.15, rtol=1e-12)
     np.testing.assert_allclose(result["centre_y"], 0.5, rtol=1e-12)
     assert "Centre of mass, x [m]" in (folder / "m" / "report.html").read_text()
+
+
+@pytest.mark.slow
+def test_its_troubles_are_counted_and_placed(folder, capfd):
+    """Of eight cells across, one is below zero by more than its threshold and one by less."""
+    (folder / "my_pde.py").write_text("import jax.numpy as jnp\n" + FISHER + WATCHED)
+    settings = [s for s in SETTINGS if "growth" not in s and "initial" not in s]
+    asked = ["output.troubles=[negative]", "initial={u: 'where(x<0.125, -0.5, where(x<0.25, -1e-7, 1))'}"]
+    given = ["model=my_pde.Watched", *settings, *asked, "physics.growth=0", "output.root=.", "output.folder=w"]
+    assert run.main(given) == 0
+    with sj.open_run(folder / "w") as result:
+        assert (float(result.negative_cells[0]), float(result.negative_worst[0])) == (8, 0.5)
+        assert (float(result.negative_x[0]), float(result.negative_y[0])) == (0.0625, 0.0625)
+    assert "8 cells with a negative population (largest negative population 0.5 m-2 at" in capfd.readouterr().out
 
 
 def test_its_fields_are_written_and_drawn_as_it_says(folder):
