@@ -16,9 +16,6 @@ from simjax.stencil.materialise import formed_once
 SLOW = 0.1
 """Mach number of the velocity through a face below which `hllc_all_speed` takes the gas to stream along it."""
 
-STRONG = 0.05
-"""Jump of pressure as a part of gamma p, or of velocity as one of c, from which `hllc_all_speed` damps it as HLLC."""
-
 
 class Primitive(NamedTuple):
     """density rho, velocity u (one array per axis), pressure p, scalars s (per unit mass)."""
@@ -165,8 +162,10 @@ def hllc_all_speed(left: Primitive, right: Primitive, axis: int, gamma: Array) -
     """HLLC for shocks along the grid and flows far below the speed of sound: the two jumps that drive it are weighed.
 
     The contact moves with the mean velocity and what the jump of pressure adds, which counts by one weight; the
-    pressure between is the mean one and what the jump of velocity adds, which counts by the other. A contact at rest
-    is exact, as both jumps vanish there. The weights are of the two states at the face alone (`_weights`).
+    pressure between is the mean one and what the jump of velocity adds, which counts by the other, or by the
+    square of the part of rho c times it that pressure jumps by, if that is more: in sound and shocks this is one, in a
+    flow far below the speed of sound about the Mach number. A contact at rest is exact, as both jumps vanish there. The
+    weights are of the two states at the face alone.
 
     Jump of velocity: Thornber et al. (2008), J. Comput. Phys. 227, 4873; Minoshima and Miyoshi (2021), J. Comput.
     Phys. 446, 110639. Jump of pressure: Fleischmann, Adami and Adams (2020), J. Comput. Phys. 423, 109762, who weigh
@@ -174,12 +173,16 @@ def hllc_all_speed(left: Primitive, right: Primitive, axis: int, gamma: Array) -
     """
     slow, fast = formed_once(_bounds(left, right, axis, gamma))
     ul, ur = left.velocity[axis], right.velocity[axis]
-    push, damping = formed_once(_weights(left, right, axis, gamma))
+    push, part = formed_once(_weights(left, right, axis, gamma))
     below, above = left.density * (ul - slow), right.density * (fast - ur)
     share, drop = 1 / (below + above), left.pressure - right.pressure
     contact = ((below * ul + above * ur) + push * drop) * share
-    lean = 0.5 * (above - below) * drop + damping * (below * above) * (ul - ur)
-    between = 0.5 * (left.pressure + right.pressure) + lean * share
+    swing = (below * above) * share * (ul - ur)  # in a wave of sound this is half of the jump of pressure
+    size, heard = jnp.abs(swing), 0.5 * jnp.abs(drop)
+    quiet = heard < size
+    sounding = jnp.where(quiet, (heard / jnp.where(quiet, size, 1)) ** 2, 1)
+    damping = jnp.maximum(part, sounding) * swing
+    between = 0.5 * ((left.pressure + right.pressure) + (above - below) * share * drop) + damping
     return _around_contact(left, right, axis, gamma, (slow, fast), *formed_once((contact, between)))
 
 
@@ -189,14 +192,9 @@ def _weights(left: Primitive, right: Primitive, axis: int, gamma: Array) -> tupl
     Pressure: less than one where the gas streams along the face but hardly through it, as beside a shock that runs
     along the grid: there each row of cells would fill its neighbour, which feeds the noise of the shock. In a gas at
     rest it is one, and keeps the pressures of neighbours together. Velocity: 2 m - m^2 of the Mach number m, one above
-    the speed of sound, or of either jump in units of `STRONG` if that is more: sound and shocks are damped as by HLLC,
-    and only a flow that hardly varies from cell to cell is damped less. The largest component stands for the speed, as
-    it has derivatives at rest.
+    the speed of sound. The largest component stands for the speed, as it has derivatives at rest.
     """
     slowness = [1 / sound_speed(w, gamma) for w in (left, right)]
-    leap = jnp.abs(right.velocity[axis] - left.velocity[axis]) * jnp.maximum(*slowness)
-    rise = jnp.abs(right.pressure - left.pressure) / (0.5 * gamma * (left.pressure + right.pressure))
-    jump = jnp.maximum(leap, rise) * (1 / STRONG)
 
     def mach(component: int) -> Array:
         return jnp.maximum(*(jnp.abs(w.velocity[component]) * s for w, s in zip((left, right), slowness, strict=True)))
@@ -205,7 +203,7 @@ def _weights(left: Primitive, right: Primitive, axis: int, gamma: Array) -> tupl
     others = [mach(k) for k in range(len(left.velocity)) if k != axis]
     along = functools.reduce(jnp.maximum, others, jnp.zeros_like(through))
     passes, streams = (jnp.minimum(m * (1 / SLOW), 1) for m in (through, along))
-    part = jnp.minimum(jnp.maximum(jnp.maximum(through, along), jump), 1)
+    part = jnp.minimum(jnp.maximum(through, along), 1)
     return 1 - streams * (1 - passes) ** 2, part * (2 - part)
 
 
