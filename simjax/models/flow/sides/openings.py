@@ -17,7 +17,7 @@ from simjax.schema.model_schema import FieldSchema
 from simjax.schema.side_declarations import side
 
 STEEP = 0.25
-"""Sine of the angle between the velocity and an open side from which on `Opening.entering` takes nothing of what leaves.
+"""Sine of the angle between velocity and side from which on `Opening.entering` takes nothing of what leaves.
 
 A smaller one makes the pressure change faster with the velocity than explicit steps at Courant numbers near 1 can take.
 """
