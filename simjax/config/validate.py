@@ -12,6 +12,7 @@ from simjax.config.fields import read_fields
 from simjax.config.inverse_section import read_inverse
 from simjax.config.own_models import find_model, find_parts
 from simjax.config.read_instruments import read_instruments
+from simjax.config.read_sponge import read_sponge
 from simjax.config.read_storage import read_storage
 from simjax.config.read_stretched_grid import check_named, read_stretching
 from simjax.config.read_time_statistics import read_statistics
@@ -326,6 +327,7 @@ def _read_sections(keys: Mapping[str, Any], context: Context) -> dict[str, Any]:
         "coefficients": read_fields("coefficients", keys["coefficients"] or {}, context.schema.coefficients, context),
         "forcing": read_forcing(keys["forcing"] or {}, context),
         "closure": read_closure(keys["closure"] or {}, context),
+        "sponge": read_sponge(keys["sponge"], context),
         "exact": read_exact(keys["exact"] or {}, context),
     }
 

@@ -33,6 +33,7 @@ from simjax.schema.model_schema import AXES, FieldSchema, ModelSchema
 from simjax.schema.particles import CHOSEN, BoxConfig, NeighborListConfig, ParticlesSection
 from simjax.schema.points_in_time import Moment
 from simjax.schema.schema_number import SCHEMA
+from simjax.schema.sponge_section import SpongeConfig
 from simjax.schema.storage_section import StorageConfig
 from simjax.schema.stretch import StretchConfig
 from simjax.schema.time_statistics import TimeStatistics
@@ -331,6 +332,7 @@ class Config:
     statistics: TimeStatistics = TimeStatistics()
     stop: StopConfig | None = None
     events: tuple[EventConfig, ...] | None = None
+    sponge: SpongeConfig | None = None
 
     def write(self) -> dict[str, Any]:
         """The configuration as plain YAML values by key, every default filled in."""
@@ -433,6 +435,11 @@ class Keys:
     )
     closure: Mapping[str, Any] | None = key(
         Table("fields with formulas of the fields", optional=True), None, about="terms of the fields themselves"
+    )
+    sponge: Mapping[str, Any] | None = key(
+        Table("axes with layers, and towards with fields", optional=True),
+        None,
+        about="layers beside sides in which fields are drawn towards given values; null: none",
     )
     exact: Mapping[str, Any] | None = key(
         Table("variables with formulas", optional=True), None, about="solutions with which a run is compared"
