@@ -33,12 +33,10 @@ from simjax.models.registry import MODELS
 from simjax.schema.config import (
     DEFAULT_COURANT,
     Boundaries,
-    CheckpointConfig,
     Config,
     DistributedConfig,
     GridConfig,
     Keys,
-    OutputConfig,
     TimeConfig,
 )
 from simjax.schema.config_errors import ConfigErrors, closest
@@ -46,6 +44,7 @@ from simjax.schema.kinds import Choice, ListOf, Nested, read_section, tell_missi
 from simjax.schema.locate import credentials_problem, input_folders, is_url, locate_run_folder, path_problem
 from simjax.schema.model_schema import AXES, ModelSchema
 from simjax.schema.numbers import numbers_of
+from simjax.schema.output_section import CheckpointConfig, OutputConfig
 from simjax.schema.particles import ParticlesSection, check_box
 from simjax.schema.schema_number import read_schema
 

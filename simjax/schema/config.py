@@ -30,7 +30,8 @@ from simjax.schema.kinds import (
     write,
 )
 from simjax.schema.model_schema import AXES, FieldSchema, ModelSchema
-from simjax.schema.particles import CHOSEN, BoxConfig, NeighborListConfig, ParticlesSection
+from simjax.schema.output_section import CheckpointConfig, OutputConfig
+from simjax.schema.particles import BoxConfig, NeighborListConfig, ParticlesSection
 from simjax.schema.points_in_time import Moment
 from simjax.schema.schema_number import SCHEMA
 from simjax.schema.sponge_section import SpongeConfig
@@ -111,62 +112,6 @@ class TimeConfig:
         every = min(self.output_every, self.end)
         count = round(self.end / every) if every > 0.0 else 0
         return count if count and abs(self.end - count * every) <= 1e-9 * every else None
-
-
-@dataclass(frozen=True)
-class OutputConfig:
-    """The section `output`: where a run writes, and what."""
-
-    root: str = key(Text(described="a folder"), "outputs", about="folder of all runs")
-    folder: str | None = key(
-        Text(optional=True, described="a folder below output.root"),
-        None,
-        about="folder of this run; null: experiment and time",
-    )
-    overwrite: bool = key(Flag(), False, about="whether a run in that folder is replaced")
-    copy_to: str | None = key(
-        Text(optional=True, described="a place in an object store, such as gs://bucket/runs"),
-        None,
-        about="object store that keeps a copy of the run's folder, brought up to date at every checkpoint; null: none",
-    )
-    fields: tuple[str, ...] | None = key(
-        ListOf(Text(), 0, 100, optional=True, noun="variable names"),
-        None,
-        about="variables that are written, also a whole field such as velocity, velocity_centered, speed; null: all",
-    )
-    animation: bool = key(Flag(), True, about="whether an animation is left")
-    report: bool = key(Flag(), True, about="whether a report is left")
-    pictures: tuple[str, ...] = key(
-        ListOf(Choice(("png", "pdf", "svg")), 1, 3, noun="formats"),
-        ("png",),
-        about="formats of the report's summary; the page shows the PNG",
-    )
-    particles: tuple[str, Any] | None = key(CHOSEN, None, about="particles that are written; null: all")
-    rounding_bits: int | None = key(
-        Integer(1, 52, optional=True), None, about="bits of the mantissa that are kept; null: all"
-    )
-
-
-@dataclass(frozen=True)
-class CheckpointConfig:
-    """The section `checkpoint`: how often the state is saved and how many of them are kept."""
-
-    every_seconds: float | None = key(
-        Real(above=0.0, optional=True),
-        60.0,
-        units="s",
-        about="wall-clock time between checkpoints; null: by frames alone",
-    )
-    every_frames: int | None = key(
-        Integer(1, optional=True), None, about="frames between checkpoints; null: by time alone"
-    )
-    keep: int = key(Integer(1), 2, about="newest checkpoints that stay")
-    keep_every: float | None = key(
-        Real(above=0.0, optional=True),
-        None,
-        units="s",
-        about="simulated time of which the first checkpoint after each multiple stays for good; null: none does",
-    )
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from simjax.grid import AXES
 from simjax.schema.formula import Formula
 from simjax.schema.kinds import write
+from simjax.schema.model_schema import AXES
 
 ENDS = ("lower", "upper")
 TOWARDS = "towards"
