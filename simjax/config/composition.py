@@ -36,6 +36,7 @@ _OPEN_SECTIONS = (
     "coefficients",
     "forcing",
     "closure",
+    "sponge",
     "exact",
     "particles",
     "ensemble.vary",

@@ -37,6 +37,8 @@ def check_balance(path: str, keys: Mapping[str, Any], problems: ConfigErrors) ->
             f"{path}: expected steps_per_exchange=0, got {keys['steps_per_exchange']}, where no field is whole between "
             "two exchanges; write steps_per_exchange=0",
         )
-    for section, why in (("closure", "whose terms it does not know"), ("inverse", "which searches without accounts")):
+    unknown = "whose terms it does not know"
+    reasons = {"closure": unknown, "sponge": unknown, "inverse": "which searches without accounts"}
+    for section, why in reasons.items():
         if keys[section]:
             problems.say(path, f"{path}: expected no section {section}, {why}; leave out one of the two")

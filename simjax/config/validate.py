@@ -12,6 +12,7 @@ from simjax.config.fields import read_fields
 from simjax.config.inverse_section import read_inverse
 from simjax.config.own_models import find_model, find_parts
 from simjax.config.read_instruments import read_instruments
+from simjax.config.read_sponge import read_sponge
 from simjax.config.read_storage import read_storage
 from simjax.config.read_stretched_grid import check_named, read_stretching
 from simjax.config.read_time_statistics import read_statistics
@@ -32,12 +33,10 @@ from simjax.models.registry import MODELS
 from simjax.schema.config import (
     DEFAULT_COURANT,
     Boundaries,
-    CheckpointConfig,
     Config,
     DistributedConfig,
     GridConfig,
     Keys,
-    OutputConfig,
     TimeConfig,
 )
 from simjax.schema.config_errors import ConfigErrors, closest
@@ -45,6 +44,7 @@ from simjax.schema.kinds import Choice, ListOf, Nested, read_section, tell_missi
 from simjax.schema.locate import credentials_problem, input_folders, is_url, locate_run_folder, path_problem
 from simjax.schema.model_schema import AXES, ModelSchema
 from simjax.schema.numbers import numbers_of
+from simjax.schema.output_section import CheckpointConfig, OutputConfig
 from simjax.schema.particles import ParticlesSection, check_box
 from simjax.schema.schema_number import read_schema
 
@@ -327,6 +327,7 @@ def _read_sections(keys: Mapping[str, Any], context: Context) -> dict[str, Any]:
         "coefficients": read_fields("coefficients", keys["coefficients"] or {}, context.schema.coefficients, context),
         "forcing": read_forcing(keys["forcing"] or {}, context),
         "closure": read_closure(keys["closure"] or {}, context),
+        "sponge": read_sponge(keys["sponge"], context),
         "exact": read_exact(keys["exact"] or {}, context),
     }
 

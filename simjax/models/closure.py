@@ -43,6 +43,10 @@ class Closure(eqx.Module):
     width: int = eqx.field(static=True, default=0)
     coordinates: tuple[str, ...] = eqx.field(static=True, default=())
 
+    def rate(self) -> Array | None:
+        """The largest rate of what it adds, 1 / time, by which Courant-limited steps are shorter; None: not known."""
+        return None
+
     def __check_init__(self):
         for argument, names in (("fields", self.fields), ("coordinates", self.coordinates)):
             if not isinstance(names, tuple) or len({*names}) < len(names):
@@ -207,7 +211,12 @@ class _WithClosure(GridModel):
         return self.model.explain(t, params.own)
 
     def stable_dt(self, state, params):
-        return self.model.stable_dt(state, params.own)
+        return self._shortened(self.model.stable_dt(state, params.own), params)
+
+    def _shortened(self, limit, params):
+        """The longest step where the closure adds its own rate to those of the model."""
+        rate = eqx.combine(params.weights, self.rest).rate()
+        return limit if rate is None else 1 / (1 / limit + rate)
 
     def diagnostics(self, t, state, params):
         return self.model.diagnostics(t, state, params.own)
@@ -279,7 +288,7 @@ class _SemiImplicitWithClosure(_WithClosure):
         return self.model.implicit_solve(t, dt, right, params.own, prepared)
 
     def explicit_stable_dt(self, state, params):
-        return self.model.explicit_stable_dt(state, params.own)
+        return self._shortened(self.model.explicit_stable_dt(state, params.own), params)
 
     def prepare(self, params):
         return self.model.prepare(params.own)

@@ -30,10 +30,11 @@ from simjax.schema.kinds import (
     write,
 )
 from simjax.schema.model_schema import AXES, FieldSchema, ModelSchema
-from simjax.schema.output_section import OutputConfig
+from simjax.schema.output_section import CheckpointConfig, OutputConfig
 from simjax.schema.particles import BoxConfig, NeighborListConfig, ParticlesSection
 from simjax.schema.points_in_time import Moment
 from simjax.schema.schema_number import SCHEMA
+from simjax.schema.sponge_section import SpongeConfig
 from simjax.schema.storage_section import StorageConfig
 from simjax.schema.stretch import StretchConfig
 from simjax.schema.time_statistics import TimeStatistics
@@ -112,28 +113,6 @@ class TimeConfig:
         every = min(self.output_every, self.end)
         count = round(self.end / every) if every > 0.0 else 0
         return count if count and abs(self.end - count * every) <= 1e-9 * every else None
-
-
-@dataclass(frozen=True)
-class CheckpointConfig:
-    """The section `checkpoint`: how often the state is saved and how many of them are kept."""
-
-    every_seconds: float | None = key(
-        Real(above=0.0, optional=True),
-        60.0,
-        units="s",
-        about="wall-clock time between checkpoints; null: by frames alone",
-    )
-    every_frames: int | None = key(
-        Integer(1, optional=True), None, about="frames between checkpoints; null: by time alone"
-    )
-    keep: int = key(Integer(1), 2, about="newest checkpoints that stay")
-    keep_every: float | None = key(
-        Real(above=0.0, optional=True),
-        None,
-        units="s",
-        about="simulated time of which the first checkpoint after each multiple stays for good; null: none does",
-    )
 
 
 @dataclass(frozen=True)
@@ -299,6 +278,7 @@ class Config:
     statistics: TimeStatistics = TimeStatistics()
     stop: StopConfig | None = None
     events: tuple[EventConfig, ...] | None = None
+    sponge: SpongeConfig | None = None
 
     def write(self) -> dict[str, Any]:
         """The configuration as plain YAML values by key, every default filled in."""
@@ -406,6 +386,11 @@ class Keys:
     )
     closure: Mapping[str, Any] | None = key(
         Table("fields with formulas of the fields", optional=True), None, about="terms of the fields themselves"
+    )
+    sponge: Mapping[str, Any] | None = key(
+        Table("axes with layers, and towards with fields", optional=True),
+        None,
+        about="layers beside sides in which fields are drawn towards given values; null: none",
     )
     exact: Mapping[str, Any] | None = key(
         Table("variables with formulas", optional=True), None, about="solutions with which a run is compared"

@@ -1,11 +1,11 @@
-"""The section `output`: where a run writes, and what."""
+"""The sections `output` and `checkpoint`: what a run leaves in its folder."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from simjax.schema.kinds import Choice, Flag, Integer, ListOf, Text, key
+from simjax.schema.kinds import Choice, Flag, Integer, ListOf, Real, Text, key
 from simjax.schema.particles import CHOSEN
 
 
@@ -45,4 +45,26 @@ class OutputConfig:
     particles: tuple[str, Any] | None = key(CHOSEN, None, about="particles that are written; null: all")
     rounding_bits: int | None = key(
         Integer(1, 52, optional=True), None, about="bits of the mantissa that are kept; null: all"
+    )
+
+
+@dataclass(frozen=True)
+class CheckpointConfig:
+    """The section `checkpoint`: how often the state is saved and how many of them are kept."""
+
+    every_seconds: float | None = key(
+        Real(above=0.0, optional=True),
+        60.0,
+        units="s",
+        about="wall-clock time between checkpoints; null: by frames alone",
+    )
+    every_frames: int | None = key(
+        Integer(1, optional=True), None, about="frames between checkpoints; null: by time alone"
+    )
+    keep: int = key(Integer(1), 2, about="newest checkpoints that stay")
+    keep_every: float | None = key(
+        Real(above=0.0, optional=True),
+        None,
+        units="s",
+        about="simulated time of which the first checkpoint after each multiple stays for good; null: none does",
     )

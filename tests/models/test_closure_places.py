@@ -68,7 +68,9 @@ VALUES = {
     "outflow": {},
     "inflow": {"value": 0.5},
     "robin": {"transfer": 2, "outside": 0.5},
-    "open": {"pressure": 0.1},
+    "open": {"pressure": 0.1, "backflow": 0.7},
+    "characteristic_outflow": {"pressure": 1},
+    "characteristic_inflow": {"density": 1, "velocity": [0, 0], "pressure": 1, "scalars": [0, 0]},
     "wall_model": {},
     "turbulent_inflow": {"velocity": [0, 0], "fluctuation": 0, "eddy_size": 0.3, "eddy_time": 0.5},
 }

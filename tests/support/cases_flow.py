@@ -226,7 +226,7 @@ CASES = (
     Case(
         "flow-2d-open",
         _plane,
-        _incompressible([(_still, _slip), (Inflow((0.1, jet)), OpenSide(lid))], (stirring, None)),
+        _incompressible([(_still, _slip), (Inflow((0.1, jet)), OpenSide(lid, 0.8))], (stirring, None)),
         _flow,
         swirl,
         "euler",
@@ -316,7 +316,9 @@ CASES = (
     Case(
         "flow-3d-outflow",
         _box,
-        _incompressible([PERIODIC, (_still, OpenSide()), (Inflow((0.0, 0.1, jet)), Outflow())], (stirring, None, None)),
+        _incompressible(
+            [PERIODIC, (OpenSide(0.1, 1.0), OpenSide()), (Inflow((0.0, 0.1, jet)), Outflow())], (stirring, None, None)
+        ),
         _flow,
         swirl,
         "euler",

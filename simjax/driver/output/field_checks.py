@@ -46,7 +46,7 @@ def field_checks(config: Config, programs: CompiledRun, numbers: RunNumbers) -> 
                 bool(np.all(np.isfinite(error))),
             )
         )
-    if config.closure:  # what the model conserves or lets fall, a further term may change
+    if config.closure or config.sponge:  # what the model conserves or lets fall, a further term may change
         return checks
     falling = {name: by for name, *by in config.schema.claimed("falling", config)}
     falling |= {name: [check.rate] if check.rate else [] for name, check in declared(programs, numbers, Falling)}

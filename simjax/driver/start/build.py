@@ -30,6 +30,7 @@ from simjax.models.balances import BalancedScheme, with_balances
 from simjax.models.closure import Closure, with_closure
 from simjax.models.declaration import Setup
 from simjax.models.formulas import FormulaValue, Values, closure_of
+from simjax.models.sponge import sponge_of
 from simjax.ops.spacing import relative, scaled
 from simjax.schema.config import BodyFile, Config, FileSource, SideSpec
 from simjax.schema.ensemble import sample_members
@@ -119,7 +120,7 @@ def build_model(config: Config, domain: Domain, values: Values, files: Mapping[s
 
 
 def bare_model(config: Config, domain: Domain, values: Values, files: Mapping[str, Any]) -> tuple[Any, Any]:
-    """`build_model` without a closure and without balances."""
+    """`build_model` without a sponge, a closure and balances."""
     coefficients = coefficient_fields(config, domain, values, files.get("coefficients", {}))
     return _configured(config, domain, values, coefficients)
 
@@ -152,10 +153,14 @@ def _configured(config: Config, domain: Domain, values: Values, coefficients) ->
 def _completed(
     config: Config, values: Values, model: GridModel, params, closure: Closure | None = None
 ) -> tuple[GridModel, Any]:
-    """Add the parts that a configuration may add to any model: balances, or a closure."""
-    closure = closure_of(config, values) if closure is None else closure
-    if config.outputs.balanced:  # refused beside a closure
+    """Add the parts that a configuration may add to any model: balances, or a sponge and a closure."""
+    closure, sponge = closure_of(config, values) if closure is None else closure, None
+    if config.sponge is not None:
+        sponge = sponge_of(config, model.domain.grid, values)
+    if config.outputs.balanced:  # refused beside both
         return with_balances(model, config.outputs.balanced), params
+    if sponge is not None:
+        model, params = with_closure(model, params, sponge)
     return (model, params) if closure is None else with_closure(model, params, closure)
 
 

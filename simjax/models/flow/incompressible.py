@@ -28,7 +28,6 @@ from simjax.models.flow.sides import balance
 from simjax.models.flow.sides.openings import (
     Opening,
     openings_of,
-    velocity_inside,
     velocity_through,
     with_first_line,
     with_outlet_specs,
@@ -271,21 +270,21 @@ class Incompressible(ExplicitModel, FlowBudgets):
         if acceleration is not None:
             forcing = [f if a is None else f + a for f, a in zip(forcing, acceleration, strict=True)]
         slopes = [k + f for k, f in zip(slopes, forcing, strict=True)]
-        reaction, body = None, None
+        free, slopes = slopes, list(slopes)  # free: of the pressure
+        reaction, body, acting = None, None, None
         if state.reaction is not None:
             slowed_by, reaction, body = solid_stage.acting(self, t, state, params, forcing)
-            pushed = self.projection.gradient(state.reaction.pressure)
+            acting, free = state.reaction.pressure, [k + a for k, a in zip(slopes, slowed_by, strict=True)]
+            pushed = self.projection.gradient(acting)
             slopes = [k - slope + a for k, slope, a in zip(slopes, pushed, slowed_by, strict=True)]
         outlets: list[Array | None] = [None] * len(state.outlets)
         for one in self.openings:
-            slope = slopes[one.axis]
             through = velocity_through(self.domain, one, state.velocity, state.outlets)
-            inside, slope_inside = (velocity_inside(self.domain, one, u) for u in (state.velocity, slopes))
-            found = one.tendency(self.domain, self.layouts, t, through, inside, slope_inside)
+            found = one.tendency(self.domain, self.layouts, t, state.velocity, through, free, acting)
             if one.side == UPPER:
                 outlets[one.axis] = found
             else:
-                slopes[one.axis] = with_first_line(self.domain, slope, one.axis, found)
+                slopes[one.axis] = with_first_line(self.domain, slopes[one.axis], one.axis, found)
         return State(tuple(slopes), outlets=tuple(outlets), reaction=reaction, body=body)
 
     def layouts_at(self, t, state: State, width: int = 1) -> tuple[FieldLayout, ...]:

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.sharding import PartitionSpec
 
+from simjax.arguments import require_at_least
 from simjax.core.boundary import Boundary, Dirichlet, FieldLayout, Neumann, Outflow, Side, Value
 from simjax.core.domain import Domain
 from simjax.grid import LOWER, UPPER, Grid
@@ -15,27 +16,39 @@ from simjax.models.flow.sides import balance
 from simjax.schema.model_schema import FieldSchema
 from simjax.schema.side_declarations import side
 
+STEEP = 0.25
+"""Sine of the angle between velocity and side from which on `Opening.entering` takes nothing of what leaves.
+
+A smaller one makes the pressure change faster with the velocity than explicit steps at Courant numbers near 1 can take.
+"""
+
 side("outflow", groups=("flow",), about="what leaves is carried out at the mean speed through the side")(Outflow)
 
 
 @side(
     "open",
     groups=("flow",),
-    keys=(FieldSchema("pressure", units="m2 s-2"),),
+    keys=(FieldSchema("pressure", units="m2 s-2"), FieldSchema("backflow", default=None, optional=True)),
     about="a given kinematic pressure, at which fluid passes in or out",
 )
 class OpenSide(Side):
     """A side at a given kinematic pressure (over density, length^2 / time^2), through which fluid passes in or out.
 
-    Scalars have no slope across it.
+    Scalars have no slope across it. backflow: the part, 0 to 1, of the kinetic energy of what comes in by which the
+    pressure is lower there (`Opening.entering`). With 1 the side gives the flow no energy beside the work of the given
+    pressure, so that vortices may cross it; with 0 fluid comes in with the energy of the next face inside, for nothing.
 
     Examples:
-        >>> pipe = [(sj.OpenSide(pressure=1.0), sj.OpenSide()), (sj.NoSlipWall(), sj.NoSlipWall())]
+        >>> pipe = [(sj.OpenSide(pressure=1.0), sj.OpenSide(backflow=1.0)), (sj.NoSlipWall(), sj.NoSlipWall())]
         >>> flow = sj.Incompressible(sj.Domain(sj.Grid((32, 16))), pipe)
     """
 
     passable = True
     pressure: Value = 0.0
+    backflow: Value = 0.0
+
+    def __check_init__(self):
+        require_at_least("OpenSide", {"backflow": self.backflow})
 
     def velocity_boundary(self, component, axis):
         return Neumann(0.0)
@@ -70,12 +83,14 @@ class Opening(eqx.Module):
 
     The velocity through it obeys du/dt = -U du/dn with an outflow, where U >= 0 is the mean velocity out of the side
     and n the outward normal (Orlanski 1976, J. Comput. Phys. 21, 251); with a given pressure, the tendency of the next
-    face inside and the pressure's slope across half a cell.
+    face inside and the pressure's slope across half a cell. backflow: the part of `entering` by which the pressure is
+    lower than the given one; None: none.
     """
 
     axis: int = eqx.field(static=True)
     side: int = eqx.field(static=True)
     pressure: Value | None = None
+    backflow: Value | None = None
 
     @property
     def outward(self) -> int:
@@ -88,24 +103,62 @@ class Opening(eqx.Module):
         return self.outward * balance.total(domain, self.axis, speed, faces)
 
     def tendency(
-        self, domain: Domain, layouts: Sequence[FieldLayout], t, through: Array, inside: Array, slope_inside: Array
+        self,
+        domain: Domain,
+        layouts: Sequence[FieldLayout],
+        t,
+        velocity: Sequence[Array],
+        through: Array,
+        slopes: Sequence[Array],
+        acting: Array | None,
     ) -> Array:
-        """Tendency of the velocity through the side, without the pressure of the flow.
+        """Tendency of the velocity through the side, without the pressure of the flow but for one that acts.
 
         Args:
-            through, inside: the velocity on the side and on the next faces inside, lines of one cell.
-            slope_inside: the tendency there.
+            velocity: of the flow. through: that on the side, a line of one cell.
+            slopes: the tendency of the velocity without any pressure.
+            acting: a pressure at cell centres that is part of the tendency, and falls to that on the side; None: none.
         """
         width = domain.wall_spacing(self.axis, through.dtype)[self.side]
         if self.pressure is None:
             area = balance.area(domain, self.axis)
             speed = jnp.maximum(self.flux(domain, layouts, through) / area, 0)
-            return (inside - through) * (speed / width)
-        own = layouts[self.axis]
-        layout = _replaced(own, self.axis, self.side, Dirichlet(self.pressure))
-        value = domain.prescribed(through, layout, self.axis, self.side, t)
-        assert value is not None
-        return slope_inside - (2 * self.outward) * (value / width)
+            return (velocity_inside(domain, self, velocity) - through) * (speed / width)
+        value = self._prescribed(domain, layouts, t, self.pressure, through)
+        if self.backflow is not None:
+            part = self._prescribed(domain, layouts, t, self.backflow, through)
+            value = value - part * self.entering(domain, layouts, t, velocity, through)
+        if acting is not None:
+            value = value - _beside(domain, self, acting)
+        return velocity_inside(domain, self, slopes) - (2 * self.outward) * (value / width)
+
+    def entering(
+        self, domain: Domain, layouts: Sequence[FieldLayout], t, velocity: Sequence[Array], through: Array
+    ) -> Array:
+        """S |u|^2 / 2 on the side, with S = 1 where fluid comes in.
+
+        With the pressure lower by it no kinetic energy enters: -p u_n - |u|^2 u_n / 2 is at most that of the given
+        pressure, as (1 - S) u_n >= 0. Dong, Karniadakis and Chryssostomidis (2014), J. Comput. Phys. 261, 83, equation
+        4, have S = (1 - tanh(u_n / (U delta))) / 2; here S = (1 - s)^2 (1 + 2 s), s = u_n / (|u| STEEP) within 0 and 1,
+        takes no scale U of the velocity, lets no energy in at all, and vanishes where all leaves steeply. It has one
+        continuous derivative.
+        """
+        square = through * through
+        for component, u in enumerate(velocity):
+            if component != self.axis:
+                line = _beside(domain, self, u)
+                square = square + _mean_square(domain, layouts[component], line, component, self.axis, t)
+        moves = square > jnp.finfo(square.dtype).tiny
+        sine = self.outward * through / jnp.sqrt(jnp.where(moves, square, 1))
+        s = jnp.clip(sine / STEEP, 0, 1)
+        return 0.5 * square * ((1 - s) ** 2 * (1 + 2 * s))
+
+    def _prescribed(self, domain: Domain, layouts: Sequence[FieldLayout], t, value: Value, like: Array) -> Array:
+        """A value on this block's part of the side."""
+        layout = _replaced(layouts[self.axis], self.axis, self.side, Dirichlet(value))
+        found = domain.prescribed(like, layout, self.axis, self.side, t)
+        assert found is not None
+        return found
 
 
 def openings_of(sides: Sequence[tuple[Side, Side]]) -> tuple[Opening, ...]:
@@ -114,7 +167,8 @@ def openings_of(sides: Sequence[tuple[Side, Side]]) -> tuple[Opening, ...]:
     for axis, pair in enumerate(sides):
         for where, kind in enumerate(pair):
             if isinstance(kind, OpenSide):
-                found.append(Opening(axis, where, kind.pressure))
+                plain = isinstance(kind.backflow, int | float) and kind.backflow == 0
+                found.append(Opening(axis, where, kind.pressure, None if plain else kind.backflow))
             elif isinstance(kind, Outflow):
                 found.append(Opening(axis, where))
     return tuple(found)
@@ -172,6 +226,28 @@ def velocity_inside(domain: Domain, opening: Opening, velocity: Sequence[Array])
     if opening.side == LOWER:
         return first_lines(domain, u, opening.axis, 2)[1]
     return domain.last_line(u, opening.axis)
+
+
+def _beside(domain: Domain, opening: Opening, u: Array) -> Array:
+    """The line of cells beside an open side, of a field that lies in them along its axis."""
+    if opening.side == LOWER:
+        return first_lines(domain, u, opening.axis, 1)[0]
+    return domain.last_line(u, opening.axis)
+
+
+def _mean_square(domain: Domain, layout: FieldLayout, line: Array, component: int, axis: int, t) -> Array:
+    """The mean of the squares on the two faces of each cell of a velocity component, on a line across `axis`.
+
+    A mean of squares, as what leaves with each face is its square: so the energies that leave and enter are those of
+    the scheme.
+    """
+    padded, first = _padded(domain, layout, line, axis, 1, t), line.ndim - domain.grid.ndim
+    for k in range(domain.grid.ndim):
+        if k not in (axis, component):
+            padded = lax.slice_in_dim(padded, 1, padded.shape[first + k] - 1, axis=first + k)
+    n = padded.shape[first + component]
+    below, above = (lax.slice_in_dim(padded, k, n - 2 + k, axis=first + component) for k in (1, 2))
+    return 0.5 * (below * below + above * above)
 
 
 def first_lines(domain: Domain, u: Array, axis: int, count: int) -> list[Array]:
