@@ -184,6 +184,16 @@ CASES = (
         frames=1,
     ),
     Case(
+        "gas-2d-igr",
+        _plane,
+        _gas([(_inflow, GasOutflow(0.9)), (_slip, _slip)], GasScheme("igr", "primitive", "rusanov"), scalars=1),
+        _ideal,
+        _initial,
+        "euler",
+        Schedule(0.02, courant=0.4, max_steps=2),
+        frames=1,
+    ),
+    Case(
         "gas-2d-axisymmetric",
         _rings,
         _gas([(_slip, GasOutflow(0.9)), PERIODIC], GasScheme("minmod", "primitive", "rusanov")),
