@@ -194,7 +194,7 @@ def _upwind_parts(axis: int, scheme: GasScheme) -> list[Callable]:
     def curved(flux, around, given) -> Conserved:
         resting = _at_rest(around, given)
         fluxes = [_lifted(flux, axis, w, cell) for w, (cell, _, flux, *_) in zip(resting, around, strict=True)]
-        return jax.tree.map(jnp.add, flux, _curvature(fluxes))
+        return jax.tree.map(jnp.add, flux, _curvature(fluxes, None if scheme.regularised else BEND))
 
     def pushed(flux, around, given) -> Conserved:
         below, above = ((cell.velocity[axis], entropic) for cell, *_, entropic in around[len(around) // 2 - 1 :][:2])
@@ -357,17 +357,19 @@ def _interpolate(
     return at_faces(*range(count - 1), *level), at_faces(*range(count - 1, 0, -1), *level)
 
 
-def _curvature(fluxes: list[Conserved]) -> Conserved:
-    """-h^2/24 f'' + 7 h^4/5760 f'''' at the face from six point values.
+def _curvature(fluxes: list[Conserved], bend: float | None) -> Conserved:
+    """-h^2/24 f'' + 7 h^4/5760 f'''' at the face from six point values, a linear combination of them without a `bend`.
 
-    At most `BEND` of the second differences of the three cells on either side, of which a smooth flux needs 1/48. At a
-    kink, as at a side with a given state, these are small, and the six alone would tell of a curvature of 1 / h.
+    With it at most this part of the second differences of the three cells on either side, of which a smooth flux needs
+    1/48. At a kink, as at a side with a given state, these are small, and the six alone would tell of one of 1 / h.
     """
 
     def combine(a, b, c, d, e, f):
         below, above = (a + c) - 2 * b, (d + f) - 2 * e
         curvature = (19 / 3840) * (below + above) - (99 / 3840) * ((b + e) - (c + d))
-        most = BEND * (jnp.abs(below) + jnp.abs(above))
+        if bend is None:
+            return curvature
+        most = bend * (jnp.abs(below) + jnp.abs(above))
         return jnp.maximum(jnp.minimum(curvature, most), -most)
 
     return jax.tree.map(combine, *fluxes)

@@ -85,11 +85,13 @@ def sweep(entropic: Array, density: Array, given: Array, weight: float, ratios: 
     """Sigma on the n cells after one more sweep; entropic, density: with a ghost cell on every side."""
     ndim = len(ratios)
     share, faces = _cells(density, ratios)
-    total = given
-    for axis, (below, above) in enumerate(faces):
-        total = total + (below * shift(entropic, ndim, axis, -1) + above * shift(entropic, ndim, axis, 1))
+    carried = [
+        below * shift(entropic, ndim, axis, -1) + above * shift(entropic, ndim, axis, 1)
+        for axis, (below, above) in enumerate(faces)
+    ]
     own = shift(entropic, ndim)
-    return own + weight * (share * total - own)
+    # Axes first, so that what is symmetric about the diagonal stays so to the last bit.
+    return own + weight * (share * (given + sum(carried[1:], carried[0])) - own)
 
 
 def _cells(density: Array, ratios: Sequence[float]) -> tuple[Array, list[tuple[Array, Array]]]:
