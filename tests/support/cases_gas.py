@@ -90,6 +90,7 @@ _line = Grid((32,), (0.0,), (2.0,))
 _stretched = Grid((32,), stretch=(lines("formula", "s - 0.5*s*s*(1 - s)", 32, 0.0, 2.0),))
 _plane = Grid((16, 24), (0.0, -1.0), (2 * np.pi, 3.0))
 _wide = Grid((64, 32), (0.0, -1.0), (2 * np.pi, 3.0))
+_fine = Grid((24, 32), (0.0, -1.0), (2 * np.pi, 5.4))
 _rings = Grid((16, 24), (0.0, -1.0), (1.5, 3.0), axisymmetric=True)
 _box = Grid((12, 10, 10), (0.0, 0.0, -1.0), (2 * np.pi, 3.0, 1.0))
 _inflow = GasInflow(1.1, _warm, (0.4, 0.1), (0.7,))
@@ -185,7 +186,7 @@ CASES = (
     ),
     Case(
         "gas-2d-igr",
-        _plane,
+        _fine,
         _gas([(_inflow, GasOutflow(0.9)), (_slip, _slip)], GasScheme("igr", "primitive", "rusanov"), scalars=1),
         _ideal,
         _initial,

@@ -67,7 +67,7 @@ def test_without_the_entropic_pressure_a_shock_oscillates(monkeypatch):
 
 @pytest.mark.slow
 def test_sod():
-    """Twice the error of the other schemes: what the first steps at a jump make stays where it was made."""
+    """Four times the error of WENO5: what the first steps at a jump make stays where it was made."""
     model = gas((200,), [OPEN], IGR)
     density, (velocity,), pressure = seen(model, run(model, tube(model, SOD), 0.2))
     exact = SOD.sample(centers(model)[0], 0.2)
