@@ -717,8 +717,8 @@ MUTATIONS = [
     Mutation(
         "between cells the density of one of them counts",
         "ops/igr.py",
-        "2 * ratio / (own + shift(density, ndim, axis, side))",
-        "ratio / own",
+        "2 * ratios[axis] / (own + shift(density, ndim, axis, side))",
+        "ratios[axis] / own",
         "tests/ops/test_igr.py::test_jumps_of_density_do_not_undo_the_contraction",
     ),
     Mutation(

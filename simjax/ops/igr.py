@@ -98,9 +98,10 @@ def _cells(density: Array, ratios: Sequence[float]) -> tuple[Array, list[tuple[A
     """One over the coefficient of a cell's own Sigma; along each axis those of the cells below and above it."""
     ndim = len(ratios)
     own = shift(density, ndim)
-    faces = [
-        tuple(2 * ratio / (own + shift(density, ndim, axis, side)) for side in (-1, 1))
-        for axis, ratio in enumerate(ratios)
-    ]
+
+    def between(axis: int, side: int) -> Array:
+        return 2 * ratios[axis] / (own + shift(density, ndim, axis, side))
+
+    faces = [(between(axis, -1), between(axis, 1)) for axis in range(ndim)]
     pairs = [below + above for below, above in faces]
     return 1 / (1 / own + sum(pairs[1:], pairs[0])), faces

@@ -109,7 +109,8 @@ class Compressible(GasReadings, GasBalances, ExplicitModel):
     finite differences with fluxes in conservation form, positive for density and pressure up to Courant number 1/2
     (`ops.gas`, `ops.positivity`); viscous terms of second order. Gravity is balanced against pressure between
     neighbouring cells, so that an atmosphere at rest stays at rest, and the work of gravity is that of the mass
-    fluxes, so that E - rho g . x is conserved. Sides: periodic, slip, no-slip (moving, adiabatic or at a given
+    fluxes, so that E - rho g . x is conserved. `igr` in place of limiters: linear values at faces and an entropic
+    pressure that keeps shocks smooth (`ops.igr`). Sides: periodic, slip, no-slip (moving, adiabatic or at a given
     temperature), inflow of a given state, outflow, and characteristic ones that reflect no sound. Takes stretched
     grids, and axisymmetric ones (an ideal fluid, second order). Toro (2009), Riemann Solvers and Numerical Methods for
     Fluid Dynamics; Jiang, Shu and Zhang (2013), SIAM J. Sci. Comput. 35, A1137.

@@ -11,9 +11,7 @@ from simjax.ops.difference import shift
 from simjax.ops.riemann import Primitive
 
 
-def entropic_pressure(
-    domain: Domain, gas: Primitive, velocity: Sequence[FieldLayout], plain: FieldLayout, t: Array | float
-) -> Array:
+def entropic_pressure(domain: Domain, gas: Primitive, velocity: Sequence[FieldLayout], plain: FieldLayout, t) -> Array:
     """Sigma of a gas on cell centres, `(*block_shape)`, a pressure: each sweep exchanges one line of ghost cells.
 
     velocity: layouts of its components. plain: that of density and of Sigma itself, which has no slope at sides.
