@@ -1189,8 +1189,8 @@ MUTATIONS = [
     Mutation(
         "the curvature of a smooth flux is cut",
         "ops/gas.py",
-        "most = BEND * (",
-        "most = 0.1 * BEND * (",
+        "most = bend * (",
+        "most = 0.1 * bend * (",
         "tests/models/gas/test_compressible.py::test_what_a_uniform_stream_carries_alone_is_of_fifth_order",
     ),
     Mutation(

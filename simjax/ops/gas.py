@@ -81,7 +81,7 @@ class GasScheme:
 
     @property
     def regularised(self) -> bool:
-        """Whether an entropic pressure pushes beside that of the gas."""
+        """Tell whether an entropic pressure pushes beside that of the gas."""
         return self.reconstruction == "igr"
 
     @property
