@@ -3,8 +3,9 @@
 Shock tubes by every scheme at 200 and 400 cells; a sound wave and the isentropic vortex by `ssprk3` and `rk4` at
 several Courant numbers, with the number of evaluations of the tendency; shocks by the same two, and how many of a
 thousand random Riemann problems they lose. By every flux: what becomes of noise at shocks along the grid, and of the
-energy of Gresho's vortex at several Mach numbers (tens of minutes, of which most go into the lowest). A run is lost
-that ends in what is not a number or not positive.
+energy of Gresho's vortex at several Mach numbers (tens of minutes, of which most go into the lowest). Derivatives with
+respect to the pressure that drives a shock, beside those of the exact solution. A run is lost that ends in what is not
+a number or not positive.
 `docs/gas.md` holds what it prints.
 """
 
@@ -38,6 +39,7 @@ SCHEMES = {
     "MC, primitive": GasScheme("mc", "primitive"),
     "van Leer, primitive": GasScheme("van_leer", "primitive"),
     "minmod, primitive": GasScheme("minmod", "primitive"),
+    "IGR, Rusanov": GasScheme("igr", "primitive", "rusanov"),
 }
 TUBES = {"Sod": (SOD, 0.2), "double rarefaction": (TWO_RAREFACTIONS, 0.15), "blast, contact at rest": (BLAST, 0.012)}
 EXTREMES = TUBES | {
@@ -162,19 +164,36 @@ def verdict(model, last, exact):
     return f"{abs(density - exact).mean():.3e}" + ("" if least > 0 else f", negative ({least:.1e})")
 
 
+def waves(model):
+    """Shu and Osher (1989): a shock of Mach number 3 that runs into waves of density."""
+    x = centers(model)[0]
+    behind = x < 1
+    density = jnp.where(behind, 27 / 7, 1 + 0.2 * jnp.sin(5 * (x - 5)))
+    return state_of(model, density, (jnp.where(behind, 4 * 35**0.5 / 9, 0),), jnp.where(behind, 31 / 3, 1))
+
+
+def converged_waves(cells: int, finest: int = 1600):
+    """The density that WENO5-Z has on many cells, as means over fewer."""
+    fine = line(finest, GasScheme(), OPEN, 10.0)
+    return seen(fine, program(fine, "ssprk3")(waves(fine), 1.8, 0.4)[1])[0].reshape(cells, -1).mean(1)
+
+
+def every_scheme(sizes):
+    """Shu and Osher's problem, by every scheme."""
+    head("scheme", *(f"{cells} cells" for cells in sizes))
+    exact = {cells: converged_waves(cells) for cells in sizes}
+    for label, scheme in SCHEMES.items():
+        found = []
+        for cells in sizes:
+            model = line(cells, scheme, OPEN, 10.0)
+            found.append(verdict(model, program(model, "ssprk3")(waves(model), 1.8, 0.4)[1], exact[cells]))
+        row(label, *found)
+
+
 def shocks(numbers, cells: int = 200):
     head("problem", "integrator", *(f"Courant number {c}" for c in numbers))
     wide = line(cells, GasScheme(), OPEN, 10.0)
-    fine = line(8 * cells, GasScheme(), OPEN, 10.0)
-
-    def waves(model):
-        """Shu and Osher (1989): a shock of Mach number 3 that runs into waves of density."""
-        x = centers(model)[0]
-        behind = x < 1
-        density = jnp.where(behind, 27 / 7, 1 + 0.2 * jnp.sin(5 * (x - 5)))
-        return state_of(model, density, (jnp.where(behind, 4 * 35**0.5 / 9, 0),), jnp.where(behind, 31 / 3, 1))
-
-    converged = seen(fine, program(fine, "ssprk3")(waves(fine), 1.8, 0.4)[1])[0].reshape(cells, 8).mean(1)
+    converged = converged_waves(cells, 8 * cells)
     unit = line(cells, GasScheme())
     cases = [("Shu and Osher", wide, waves(wide), 1.8, converged)]
     for name, (problem, end) in EXTREMES.items():
@@ -255,8 +274,82 @@ def vortices(machs=(0.5, 0.1, 0.01, 0.001)):
             row(name, flux, *found)
 
 
-TABLES = {"tubes": tubes, "smooth": smooth, "shocks": shocks, "random": lots, "noise": noise, "vortices": vortices}
-ARGUMENTS = {"tubes": "cells", "noise": None, "vortices": None}
+DRIVEN = np.linspace(0.9, 1.1, 41)
+"""Pressures on the left of Sod's tube, while which change the shock passes two to eight cells."""
+
+
+def exact_readings(pressure):
+    """The two readings of `gradients` of the exact solution."""
+    x = (np.arange(400_000) + 0.5) / 400_000
+    found = RiemannProblem((1.0, 0.0, pressure), SOD.right).sample(x, 0.2)[2]
+    return np.array([read(found, x, 1 / x.size) for read in (in_window, at_probe)])
+
+
+def in_window(pressure, x, h):
+    """The integral from between the contact and the shock on: what the place of the shock decides."""
+    return (pressure * (x > 0.75)).sum() * h
+
+
+def at_probe(pressure, x, h):
+    """The mean with the weight exp(-d^2 / 2 s^2) of the distance d from 0.85, where the shock is, with s = 0.02."""
+    weight = np.exp(-0.5 * ((x - 0.85) / 0.02) ** 2)
+    return (pressure * weight).sum() / weight.sum()
+
+
+def readings(model, smooth: float):
+    """Of pressures on the left: the readings at t = 0.2 and their derivatives; a start over so many cells."""
+    x, cells = centers(model)[0], model.domain.grid.shape[0]
+    steps = 6 * cells // 5
+    share = jnp.where(x < 0.5, 1.0, 0.0) if smooth == 0 else 0.5 * (1 - jnp.tanh((x - 0.5) * cells / smooth))
+    fixed, h = np.asarray(x), 1 / cells
+
+    def read(pressure):
+        state = state_of(model, 0.125 + 0.875 * share, (0 * x,), 0.1 + (pressure - 0.1) * share)
+
+        def step(_, state):
+            return INTEGRATORS["ssprk3"].step(model, 0.0, jnp.asarray(0.2 / steps), state, GAMMA, None)
+
+        found = model.observe(0.2, jax.lax.fori_loop(0, steps, step, state), GAMMA)["pressure"]
+        return jnp.stack([in_window(found, fixed, h), at_probe(found, fixed, h)])
+
+    both = jax.jit(lambda values: jax.lax.map(lambda p: jax.jvp(read, (p,), (1.0,)), values, batch_size=21))
+    return tuple(map(np.asarray, both(jnp.asarray(DRIVEN))))
+
+
+def gradients(sizes):
+    """Derivatives with respect to the pressure on the left in Sod's tube, as parts of the largest exact one.
+
+    Of each reading the mean of the errors, and the largest; and how far the derivative differs at most from a central
+    difference over one per cent of the pressure to either side: what a landscape has in kinks.
+    """
+    head("scheme", "cells", *(f"{name}: mean, largest, kinks" for name in ("window", "probe")))
+    small = 1e-3
+    exact = np.stack([(exact_readings(p + small) - exact_readings(p - small)) / (2 * small) for p in DRIVEN])
+    starts = {"": 0.0, ", start over 2 cells": 2.0}
+    for label in ("WENO5-Z, characteristic", "MC, primitive", "IGR, Rusanov"):
+        for said, smooth in starts.items():
+            for cells in sizes:
+                values, slopes = readings(line(cells, SCHEMES[label]), smooth)
+                across = (values[4:] - values[:-4]) / (DRIVEN[4:] - DRIVEN[:-4])[:, None]
+                found = []
+                for k in range(2):
+                    scale = np.abs(exact[:, k]).max()
+                    error, kink = (slopes - exact)[:, k] / scale, (slopes[2:-2] - across)[:, k] / scale
+                    found.append(f"{error.mean():+.4f}, {np.abs(error).max():.4f}, {np.abs(kink).max():.1e}")
+                row(label + said, cells, *found)
+
+
+TABLES = {
+    "tubes": tubes,
+    "smooth": smooth,
+    "shocks": shocks,
+    "random": lots,
+    "noise": noise,
+    "vortices": vortices,
+    "waves": every_scheme,
+    "gradients": gradients,
+}
+ARGUMENTS = {"tubes": "cells", "waves": "cells", "gradients": "cells", "noise": None, "vortices": None}
 """What each table is given; others are given Courant numbers."""
 
 

@@ -11,7 +11,7 @@ from jax import Array, lax
 
 from simjax.arguments import require_one_of
 from simjax.ops.positivity import CellAtFace, flux_share, limit_flux, limit_state, state_share
-from simjax.ops.reconstruction import INTERPOLATIONS, Reconstruction, pad_only
+from simjax.ops.reconstruction import INTERPOLATIONS, LINEAR5, Reconstruction, pad_only
 from simjax.ops.riemann import (
     FLUXES,
     Conserved,
@@ -45,13 +45,17 @@ Eight times what a parabola has; a wave of seven cells keeps all of its own.
 
 Variables = Literal["primitive", "characteristic"]
 
+SCHEMES = {**INTERPOLATIONS, "igr": LINEAR5}
+"""Interpolations to faces by the names of `GasScheme.reconstruction`."""
+
 
 @dataclass(frozen=True)
 class GasScheme:
     """Discretisation of the convective terms of a gas.
 
-    reconstruction: "weno5" (Borges et al. 2008, J. Comput. Phys. 227, 3191), "mc", "van_leer", "minmod" or
-    "first_order". variables: "characteristic" or "primitive", what is interpolated to faces. flux: "hllc_all_speed" (of
+    reconstruction: "weno5" (Borges et al. 2008, J. Comput. Phys. 227, 3191), "mc", "van_leer", "minmod",
+    "first_order", or "igr": linear, of fifth order, with an entropic pressure (`ops.igr`). variables: "characteristic"
+    or "primitive", what is interpolated to faces; by "igr" both are the same. flux: "hllc_all_speed" (of
     `ops.riemann`), "hllc" (Toro, Spruce and Speares 1994, Shock Waves 4, 25), "hll" or "rusanov".
 
     Raises:
@@ -67,13 +71,18 @@ class GasScheme:
     flux: str = "hllc_all_speed"
 
     def __post_init__(self):
-        require_one_of("GasScheme.reconstruction", self.reconstruction, INTERPOLATIONS)
+        require_one_of("GasScheme.reconstruction", self.reconstruction, SCHEMES)
         require_one_of("GasScheme.variables", self.variables, get_args(Variables))
         require_one_of("GasScheme.flux", self.flux, FLUXES)
 
     @property
     def interpolation(self) -> Reconstruction:
-        return INTERPOLATIONS[self.reconstruction]
+        return SCHEMES[self.reconstruction]
+
+    @property
+    def regularised(self) -> bool:
+        """Tell whether an entropic pressure pushes beside that of the gas."""
+        return self.reconstruction == "igr"
 
     @property
     def reach(self) -> int:
@@ -148,12 +157,13 @@ def _windows(axis: int, ndim: int, width: int) -> Windows:
 
 
 def _of_cell(axis: int) -> Callable:
-    """The part that gives primitives, conserved densities, their exact flux and the fastest signal of a cell."""
+    """The part that gives primitives, conserved densities, their exact flux, the fastest signal and Sigma of a cell."""
 
-    def of_cell(w: Primitive, given) -> tuple[Primitive, Conserved, Conserved, Array]:
+    def of_cell(w: Primitive, given) -> tuple[Primitive, Conserved, Conserved, Array, Array | None]:
         gamma, _ = given
         q = conserved(w, gamma)
-        return w, q, exact_flux(w, q, axis), jnp.abs(w.velocity[axis]) + sound_speed(w, gamma)
+        speed = jnp.abs(w.velocity[axis]) + sound_speed(w, gamma)
+        return w._replace(entropic=None), q, exact_flux(w, q, axis), speed, w.entropic
 
     return of_cell
 
@@ -183,15 +193,22 @@ def _upwind_parts(axis: int, scheme: GasScheme) -> list[Callable]:
 
     def curved(flux, around, given) -> Conserved:
         resting = _at_rest(around, given)
-        fluxes = [_lifted(flux, axis, w, cell) for w, (cell, _, flux, _) in zip(resting, around, strict=True)]
-        return jax.tree.map(jnp.add, flux, _curvature(fluxes))
+        fluxes = [_lifted(flux, axis, w, cell) for w, (cell, _, flux, *_) in zip(resting, around, strict=True)]
+        return jax.tree.map(jnp.add, flux, _curvature(fluxes, None if scheme.regularised else BEND))
 
-    return [upwind, curved] if scheme.reach else [upwind]
+    def pushed(flux, around, given) -> Conserved:
+        below, above = ((cell.velocity[axis], entropic) for cell, *_, entropic in around[len(around) // 2 - 1 :][:2])
+        push = 0.5 * (below[1] + above[1])
+        momentum = tuple(m + push if k == axis else m for k, m in enumerate(flux.momentum))
+        work = 0.5 * (below[0] * below[1] + above[0] * above[1])
+        return flux._replace(momentum=momentum, energy=flux.energy + work)
+
+    return [upwind, *([curved] if scheme.reach else ()), *([pushed] if scheme.regularised else ())]
 
 
 def _cells_at_face(around, given, axis: int) -> tuple[CellAtFace, CellAtFace, Array]:
     """The cell below and the one above each face, and the faster signal of the two."""
-    cells, states, fluxes, speeds = map(list, zip(*around, strict=True))
+    cells, states, fluxes, speeds, _ = map(list, zip(*around, strict=True))
     resting, above = _at_rest(around, given), len(cells) // 2
 
     def cell_at(k: int) -> CellAtFace:
@@ -274,7 +291,7 @@ def _face_states(axis: int, scheme: GasScheme) -> list[Callable]:
     Each is `part(found, cells, gamma)`, of what the part before gave.
     """
     width = scheme.interpolation.width
-    if scheme.variables == "primitive":
+    if scheme.variables == "primitive" or scheme.regularised:
         return [lambda _, cells, gamma: _interpolate(cells, scheme.interpolation)]
 
     def amplitudes(cells: list[Primitive], mean: _Mean) -> list[Primitive]:
@@ -316,7 +333,7 @@ def _shared_by_variable(cells: list[Primitive]) -> list[Primitive]:
 
 def _squared_jump(below: Primitive, above: Primitive, axis: int, per_velocity: Array) -> Array:
     """Sum of the squares of all waves' jumps; velocities across `axis` come as they are. Same if mirrored."""
-    density, velocity, pressure, _ = jax.tree.map(jnp.subtract, above, below)
+    density, velocity, pressure, *_ = jax.tree.map(jnp.subtract, above, below)
     across = tuple(per_velocity * u for k, u in enumerate(velocity) if k != axis)
     return squared_norm((*across, density)) + squared_norm((velocity[axis], pressure))
 
@@ -340,17 +357,19 @@ def _interpolate(
     return at_faces(*range(count - 1), *level), at_faces(*range(count - 1, 0, -1), *level)
 
 
-def _curvature(fluxes: list[Conserved]) -> Conserved:
-    """-h^2/24 f'' + 7 h^4/5760 f'''' at the face from six point values.
+def _curvature(fluxes: list[Conserved], bend: float | None) -> Conserved:
+    """-h^2/24 f'' + 7 h^4/5760 f'''' at the face from six point values, a linear combination of them without a `bend`.
 
-    At most `BEND` of the second differences of the three cells on either side, of which a smooth flux needs 1/48. At a
-    kink, as at a side with a given state, these are small, and the six alone would tell of a curvature of 1 / h.
+    With it at most this part of the second differences of the three cells on either side, of which a smooth flux needs
+    1/48. At a kink, as at a side with a given state, these are small, and the six alone would tell of one of 1 / h.
     """
 
     def combine(a, b, c, d, e, f):
         below, above = (a + c) - 2 * b, (d + f) - 2 * e
         curvature = (19 / 3840) * (below + above) - (99 / 3840) * ((b + e) - (c + d))
-        most = BEND * (jnp.abs(below) + jnp.abs(above))
+        if bend is None:
+            return curvature
+        most = bend * (jnp.abs(below) + jnp.abs(above))
         return jnp.maximum(jnp.minimum(curvature, most), -most)
 
     return jax.tree.map(combine, *fluxes)

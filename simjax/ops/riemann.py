@@ -18,12 +18,16 @@ SLOW = 0.1
 
 
 class Primitive(NamedTuple):
-    """density rho, velocity u (one array per axis), pressure p, scalars s (per unit mass)."""
+    """density rho, velocity u (one array per axis), pressure p, scalars s (per unit mass); entropic pressure Sigma.
+
+    The last is there before cells are brought to faces, and by a scheme that has it (`ops.igr`).
+    """
 
     density: Array
     velocity: tuple[Array, ...]
     pressure: Array
     scalars: tuple[Array, ...] = ()
+    entropic: Array | None = None
 
 
 class Conserved(NamedTuple):

@@ -102,6 +102,18 @@ REFUSED = {
         gas(reconstruction="weno5"),
         lambda: sj.Compressible(DOMAIN, [CLOSED, CLOSED], GasScheme(reconstruction="weno5")),
     ),
+    ("compressible", "regularised", "rings"): (
+        gas(reconstruction="igr"),
+        lambda: sj.Compressible(DOMAIN, [CLOSED, CLOSED], GasScheme(reconstruction="igr")),
+    ),
+    ("compressible", "regularised", "stretching"): (
+        gas(reconstruction="igr") | {"grid": {"shape": [16, 16], "stretch": {"x": {"formula": "s + 0.1*s*(1 - s)"}}}},
+        lambda: sj.Compressible(STRETCHED, [CLOSED] * 2, GasScheme(reconstruction="igr")),
+    ),
+    ("compressible", "regularised", "bodies"): (
+        around(reconstruction="igr"),
+        lambda: sj.Compressible(PLANE, [CLOSED] * 2, GasScheme(reconstruction="igr"), solid=DISC),
+    ),
     ("compressible", "gravity_along_r", "rings"): (
         gas(gravity=[1, 0]),
         lambda: sj.Compressible(DOMAIN, [CLOSED, CLOSED], MUSCL, gravity_axes=(0,)),

@@ -79,6 +79,7 @@ EXPLICIT = [(case, layout) for case, layout in COMBINATIONS if case.name.startsw
 DEAR = (
     "gas-1d-atmosphere",
     "gas-2d-walls",
+    "gas-2d-igr",
     "acoustic-2d",
     "particles-water-2d",
     "particles-plasma-2d",

@@ -65,6 +65,7 @@ NAMES = (
     "gas-1d-weno",
     "gas-1d-atmosphere",
     "gas-2d-walls",
+    "gas-2d-igr",
     "gas-3d-periodic",
     "transport-1d-walls",
     "burgers-1d-weno5",
@@ -72,7 +73,7 @@ NAMES = (
     "acoustic-2d-rigid-stretched",
     "declared-maxwell_tm",
 )
-DEAR = ("gas-1d-atmosphere", "gas-2d-walls", "gas-3d-periodic")
+DEAR = ("gas-1d-atmosphere", "gas-2d-walls", "gas-2d-igr", "gas-3d-periodic")
 
 
 def marks(name, implementation):

@@ -46,6 +46,7 @@ WRITTEN = {
     "compressible": (
         "gas-1d-weno",
         "gas-1d-atmosphere",
+        "gas-2d-igr",
         "gas-1d-stretched",
         "gas-2d-walls",
         "gas-2d-solid",

@@ -90,6 +90,7 @@ _line = Grid((32,), (0.0,), (2.0,))
 _stretched = Grid((32,), stretch=(lines("formula", "s - 0.5*s*s*(1 - s)", 32, 0.0, 2.0),))
 _plane = Grid((16, 24), (0.0, -1.0), (2 * np.pi, 3.0))
 _wide = Grid((64, 32), (0.0, -1.0), (2 * np.pi, 3.0))
+_fine = Grid((32, 32), (0.0, -1.0), (2 * np.pi, 6.5))
 _rings = Grid((16, 24), (0.0, -1.0), (1.5, 3.0), axisymmetric=True)
 _box = Grid((12, 10, 10), (0.0, 0.0, -1.0), (2 * np.pi, 3.0, 1.0))
 _inflow = GasInflow(1.1, _warm, (0.4, 0.1), (0.7,))
@@ -181,6 +182,16 @@ CASES = (
         _initial,
         "euler",
         Schedule(0.02, dt=0.01),
+        frames=1,
+    ),
+    Case(
+        "gas-2d-igr",
+        _fine,
+        _gas([(_inflow, GasOutflow(0.9)), (_slip, _slip)], GasScheme("igr", "primitive", "rusanov"), scalars=1),
+        _ideal,
+        _initial,
+        "euler",
+        Schedule(0.02, courant=0.4, max_steps=2),
         frames=1,
     ),
     Case(

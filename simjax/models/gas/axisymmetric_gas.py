@@ -9,7 +9,6 @@ from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
 from simjax.models.axisymmetric_grid import ASKED, RINGS, Across, radii, side_refusals
 from simjax.ops.axisymmetric_divergence import RADIAL, ring_divergence
-from simjax.ops.reconstruction import INTERPOLATIONS
 from simjax.ops.riemann import Conserved, Primitive
 from simjax.ops.spacing import Spacing
 from simjax.schema.exclusions import Exclusion, Exclusions, Feature
@@ -21,6 +20,7 @@ EXCLUSIONS = Exclusions(
             "weno5 (`physics.reconstruction`)",
             instead="write mc, van_leer, minmod or first_order",
         ),
+        "regularised": Feature("igr (`physics.reconstruction`)", instead="write mc, van_leer, minmod or first_order"),
         "gravity_along_r": Feature("gravity along x (`physics.gravity`)", instead="write [0, g]"),
         "transport": Feature(
             "viscosity and conduction (`physics.viscosity`, `physics.conductivity`, `physics.prandtl`)",
@@ -47,6 +47,9 @@ EXCLUSIONS = Exclusions(
     },
     (
         Exclusion("high_order", "rings", "as its fluxes would be of second order on an axisymmetric one"),
+        Exclusion("regularised", "rings", "as its entropic pressure counts differences along straight axes"),
+        Exclusion("regularised", "stretching", "on which alone its entropic pressure has one strength"),
+        Exclusion("regularised", "bodies", "as its entropic pressure knows no surface but sides"),
         Exclusion("gravity_along_r", "rings", "as gravity does not point away from an axis on all sides"),
         Exclusion("transport", "rings", "as the gas is ideal on an axisymmetric one"),
         Exclusion("prandtl", "conductivity", "as one follows from the other"),
@@ -70,6 +73,7 @@ def refusals(across: Across | None, reconstruction: str, **others: bool) -> Iter
         yield from side_refusals(across.kinds[0], across.at_axis)
     given = {
         "high_order": f"physics.reconstruction = {reconstruction}",
+        "regularised": f"physics.reconstruction = {reconstruction}",
         "gravity_along_r": "physics.gravity along r",
         "prandtl": "physics.prandtl",
         "bodies": "coefficients.solid",
@@ -82,7 +86,12 @@ def refusals(across: Across | None, reconstruction: str, **others: bool) -> Iter
         "gravity_across": "physics.gravity across it",
         **TRANSPORT,
     }
-    has = {"rings": across is not None, "high_order": INTERPOLATIONS[reconstruction].order > 2, **others}
+    has = {
+        "rings": across is not None,
+        "high_order": reconstruction == "weno5",
+        "regularised": reconstruction == "igr",
+        **others,
+    }
     yield from EXCLUSIONS.refusals({name: given[name] for name, found in has.items() if found})
 
 

@@ -32,6 +32,7 @@ from simjax.models.gas.boundaries import (
     gravity_layout,
     plain_layout,
 )
+from simjax.models.gas.entropic_pressure import entropic_pressure, padded_gas
 from simjax.models.gas.gas_balances import GasBalances, balanced_names
 from simjax.models.gas.gas_checks import check, conserved_quantities
 from simjax.models.gas.gas_diagnostics import GasReadings, conserved_of
@@ -40,7 +41,7 @@ from simjax.models.stretching import require_widths
 from simjax.ops import gas, riemann, scalar_fluxes
 from simjax.ops.axisymmetric_divergence import RADIAL
 from simjax.ops.difference import shift
-from simjax.ops.reconstruction import INTERPOLATIONS, difference_of_faces, pad_only, per_spacing
+from simjax.ops.reconstruction import difference_of_faces, pad_only, per_spacing
 from simjax.ops.riemann import Conserved, Primitive
 from simjax.ops.spacing import Spacing, along, between_centers, smallest, without_ends
 from simjax.ops.viscous import viscous_flux
@@ -108,7 +109,8 @@ class Compressible(GasReadings, GasBalances, ExplicitModel):
     finite differences with fluxes in conservation form, positive for density and pressure up to Courant number 1/2
     (`ops.gas`, `ops.positivity`); viscous terms of second order. Gravity is balanced against pressure between
     neighbouring cells, so that an atmosphere at rest stays at rest, and the work of gravity is that of the mass
-    fluxes, so that E - rho g . x is conserved. Sides: periodic, slip, no-slip (moving, adiabatic or at a given
+    fluxes, so that E - rho g . x is conserved. `igr` in place of limiters: linear values at faces and an entropic
+    pressure that keeps shocks smooth (`ops.igr`). Sides: periodic, slip, no-slip (moving, adiabatic or at a given
     temperature), inflow of a given state, outflow, and characteristic ones that reflect no sound. Takes stretched
     grids, and axisymmetric ones (an ideal fluid, second order). Toro (2009), Riemann Solvers and Numerical Methods for
     Fluid Dynamics; Jiang, Shu and Zhang (2013), SIAM J. Sci. Comput. 35, A1137.
@@ -139,7 +141,7 @@ class Compressible(GasReadings, GasBalances, ExplicitModel):
             units="m s-2",
             about="acceleration of gravity",
         )
-        reconstruction: str = key(Choice((*INTERPOLATIONS,)), "weno5", about="values at faces")
+        reconstruction: str = key(Choice((*gas.SCHEMES,)), "weno5", about="values at faces")
         variables: str = key(Choice(get_args(gas.Variables)), "characteristic", about="what is interpolated")
         flux: str = key(Choice((*riemann.FLUXES,)), "hllc_all_speed", about="numerical flux")
         density_floor: float | None = key(
@@ -257,8 +259,8 @@ class Compressible(GasReadings, GasBalances, ExplicitModel):
         rings = tapers_of(self.domain, self.plain, state.density)
         layouts = (*layouts, (self.plain,) * len(rings))
 
-        def tendency(heat, velocity, pressure, scalars, pulls, conducted, rings, spacing):
-            padded, conducted = Primitive(pressure / heat, velocity, pressure, scalars), (*conducted, heat)[0]
+        def tendency(heat, velocity, pressure, scalars, pulls, conducted, entropic, rings, spacing):
+            padded, conducted = padded_gas(heat, velocity, pressure, scalars, entropic), (*conducted, heat)[0]
             return self._tendency(padded, conducted, dict(zip(walled, pulls, strict=True)), rings, params, spacing)
 
         slope = self.domain.apply_spaced(tendency, (*fields, rings), layouts, self.width, t)
@@ -268,9 +270,9 @@ class Compressible(GasReadings, GasBalances, ExplicitModel):
     def read(self, state, params, t) -> tuple[tuple, tuple, tuple[int, ...]]:
         """The fields that the tendency reads, their layouts, and the axes along which gravity pulls at walls.
 
-        Fields: p / rho, velocity, pressure, scalars, gravity along those axes, and p / rho once more as it is conducted
-        where walls have a temperature: a wall of another density than the gas beside it would let mass pass. In bodies
-        they are such that the surface is a wall.
+        Fields: p / rho, velocity, pressure, scalars, gravity along those axes, p / rho once more as it is conducted
+        where walls have a temperature: a wall of another density than the gas beside it would let mass pass, and the
+        entropic pressure of a scheme that has one. In bodies they are such that the surface is a wall.
         """
         w = riemann.primitive(conserved_of(state), params.gamma)
         walled = tuple(axis for axis in self.gravity_axes if not self._is_periodic(axis))
@@ -287,7 +289,10 @@ class Compressible(GasReadings, GasBalances, ExplicitModel):
         every = (*kinds, pulling, () if warm is None else (warm,))
         if self.bodies is not None:
             fields = self.bodies.surroundings(self.domain, self.plain, fields, every, t, params, self.gas_constant)
-        return fields, every, walled
+        entropic = ()
+        if self.scheme.regularised:
+            entropic = (entropic_pressure(self.domain, w, self.layouts.velocity, self.plain, t),)
+        return (*fields, entropic), (*every, (self.plain,) * len(entropic)), walled
 
     def within(self, tree, beyond: float):
         """Fields of the gas with a number in the place of bodies."""

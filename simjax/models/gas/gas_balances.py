@@ -9,8 +9,9 @@ from jax import Array
 
 from simjax.grid import AXES
 from simjax.models.conserved import MADE, Balanced, at_side, inside, over_areas, through_side
+from simjax.models.gas.entropic_pressure import padded_gas
 from simjax.ops.difference import shift
-from simjax.ops.riemann import Conserved, Primitive
+from simjax.ops.riemann import Conserved
 
 
 def balanced_names(ndim: int, scalars: int) -> tuple[str, ...]:
@@ -25,8 +26,8 @@ class GasBalances(Balanced):
     def passing(self: Any, t, state, params, axis, side):
         fields, layouts, walled = self.read(state, params, t)
 
-        def flux(heat, velocity, pressure, scalars, pulls, conducted, spacing):
-            padded, conducted = Primitive(pressure / heat, velocity, pressure, scalars), (*conducted, heat)[0]
+        def flux(heat, velocity, pressure, scalars, pulls, conducted, entropic, spacing):
+            padded, conducted = padded_gas(heat, velocity, pressure, scalars, entropic), (*conducted, heat)[0]
             pull = dict(zip(walled, pulls, strict=True)).get(axis)
             return self._axis_flux(padded, conducted, axis, pull, params, spacing)[0]
 
@@ -44,8 +45,8 @@ class GasBalances(Balanced):
         if not self.gravity_axes:
             return {MADE: rates}
 
-        def fallen(heat, velocity, pressure, scalars, pulls, _, spacing):
-            padded = Primitive(pressure / heat, velocity, pressure, scalars)
+        def fallen(heat, velocity, pressure, scalars, pulls, _, entropic, spacing):
+            padded = padded_gas(heat, velocity, pressure, scalars, entropic)
             inner = jnp.zeros_like(shift(pressure, self.domain.grid.ndim, width=self.width))
             added = Conserved(inner, (inner,) * len(velocity), inner, (inner,) * len(scalars))
             for axis in self.gravity_axes:

@@ -12,6 +12,7 @@ from simjax.grid import AXES, CENTER, Grid
 from simjax.models.axisymmetric_grid import dimensions, directions, ring_volumes
 from simjax.models.fluid_outputs import RANK_OF_TEMPERATURE, pressure_output, velocity_outputs
 from simjax.models.gas.bodies import gas_bodies
+from simjax.models.gas.entropic_pressure import padded_gas
 from simjax.models.measures import times_volume
 from simjax.ops import gas, riemann
 from simjax.ops.difference import shift
@@ -35,8 +36,8 @@ def limited_by_axis(model: Any, t, state, params) -> Iterator[Array]:
     """
     domain, width = model.domain, model.width
     fields, layouts, walled = model.read(state, params, t)
-    heat, velocity, pressure, scalars, pulls, _ = domain.pad(fields, layouts, width, t)
-    padded, pulls = Primitive(pressure / heat, velocity, pressure, scalars), dict(zip(walled, pulls, strict=True))
+    heat, velocity, pressure, scalars, pulls, _, entropic = domain.pad(fields, layouts, width, t)
+    padded, pulls = padded_gas(heat, velocity, pressure, scalars, entropic), dict(zip(walled, pulls, strict=True))
     spacing = domain.spacing(model.plain, width, state.density.dtype)
     for axis in range(domain.grid.ndim):
         rises = model.rises(padded, axis, pulls.get(axis), params, spacing)

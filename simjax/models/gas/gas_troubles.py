@@ -9,12 +9,13 @@ from jax import Array, lax
 from simjax.core.boundary import Dirichlet
 from simjax.grid import LOWER, UPPER
 from simjax.models.conserved import at_side
+from simjax.models.gas.entropic_pressure import padded_gas
 from simjax.models.gas.gas_diagnostics import at_floor as cells_at_floor
 from simjax.models.gas.gas_diagnostics import conserved_of, limited_by_axis
 from simjax.ops import riemann
 from simjax.ops.axisymmetric_divergence import RADIAL
 from simjax.ops.reconstruction import pad_only
-from simjax.ops.riemann import Conserved, Primitive
+from simjax.ops.riemann import Conserved
 from simjax.schema.troubles import trouble
 
 RESOLVED = 0.01
@@ -162,8 +163,8 @@ def _at_walls(model: Any, size: Callable[[Conserved], Array], t, state, params) 
     fields, layouts, walled = model.read(state, params, t)
     for axis, side in _walls(model):
 
-        def flux(heat, velocity, pressure, scalars, pulls, conducted, spacing, axis=axis):
-            padded, conducted = Primitive(pressure / heat, velocity, pressure, scalars), (*conducted, heat)[0]
+        def flux(heat, velocity, pressure, scalars, pulls, conducted, entropic, spacing, axis=axis):
+            padded, conducted = padded_gas(heat, velocity, pressure, scalars, entropic), (*conducted, heat)[0]
             pull = dict(zip(walled, pulls, strict=True)).get(axis)
             return model._axis_flux(padded, conducted, axis, pull, params, spacing)[0]
 

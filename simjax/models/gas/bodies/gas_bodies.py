@@ -22,8 +22,9 @@ from simjax.models.flow.bodies.solids import Solid
 from simjax.models.flow.bodies.surface_readings import components, known_along, replicated, surface_at
 from simjax.models.formulas import FormulaValue
 from simjax.models.gas.bodies.ghost_cells import GhostCells, ghost_cells, room_for
+from simjax.models.gas.entropic_pressure import padded_gas
 from simjax.ops.reconstruction import pad_only
-from simjax.ops.riemann import Conserved, Primitive
+from simjax.ops.riemann import Conserved
 from simjax.schema.model_schema import FieldSchema
 from simjax.schema.numbers import named_numbers
 from simjax.solvers.elliptic import cut
@@ -163,8 +164,8 @@ def from_bodies(model: Any, t, state: Any, params: Any) -> Conserved:
     fields, layouts, _ = model.read(state, params, t)
     inside = model.bodies.fluid(domain, state.density.dtype).astype(state.density.dtype)
 
-    def rates(inside, heat, velocity, pressure, scalars, _, conducted, spacing):
-        padded, conducted = Primitive(pressure / heat, velocity, pressure, scalars), (*conducted, heat)[0]
+    def rates(inside, heat, velocity, pressure, scalars, _, conducted, entropic, spacing):
+        padded, conducted = padded_gas(heat, velocity, pressure, scalars, entropic), (*conducted, heat)[0]
         total = None
         for axis, h in enumerate(grid.mean_spacing):
             flux, n = model._axis_flux(padded, conducted, axis, None, params, spacing)[0], domain.block_shape[axis]
