@@ -131,6 +131,7 @@ def test_mass_momentum_and_energy_are_conserved_to_rounding(dtype):
             assert abs(change) < 60 * eps * float(first.energy.max()) * np.sqrt(before.size)
 
 
+@pytest.mark.slow
 def test_what_passes_the_sides_is_what_the_gas_loses():
     """With the entropic pressure: of mass, momentum and energy in an open tube; and faces that are counted."""
     model = gas((24,), [OPEN], IGR, count_limited=True)
@@ -175,6 +176,7 @@ def test_symmetry_about_the_diagonal_is_kept_to_the_last_bit():
         np.testing.assert_array_equal(u, v.T)
 
 
+@pytest.mark.slow
 def test_an_atmosphere_stays_at_rest():
     """Nothing moves, so there is no entropic pressure; the linear values are those of the pressure without weight."""
     scheme = GasScheme("igr")  # by HLLC: rusanov lets the density of a gas at rest spread
