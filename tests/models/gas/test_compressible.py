@@ -16,8 +16,7 @@ from simjax.errors import ConfigurationError
 from simjax.integrators.table import INTEGRATORS
 from simjax.models.gas.boundaries import GasInflow, GasWall
 from simjax.models.gas.compressible import Compressible, Params
-from simjax.ops.gas import GasScheme
-from simjax.ops.reconstruction import INTERPOLATIONS
+from simjax.ops.gas import SCHEMES, GasScheme
 from simjax.ops.riemann import FLUXES
 from simjax.stepping.simulate import Schedule, simulate
 
@@ -548,7 +547,7 @@ def test_sides_that_a_gas_cannot_have_are_refused():
 
 def test_configurations_name_every_scheme():
     options = {field.name: field.metadata["kind"] for field in dataclasses.fields(Compressible.Keys)}
-    assert set(options["reconstruction"].options) == set(INTERPOLATIONS)
+    assert set(options["reconstruction"].options) == set(SCHEMES)
     assert set(options["flux"].options) == set(FLUXES)
 
 

@@ -132,6 +132,21 @@ def test_mass_momentum_and_energy_are_conserved_to_rounding(dtype):
 
 
 @pytest.mark.slow
+def test_what_passes_the_sides_is_what_the_gas_loses():
+    """With the entropic pressure: of mass, momentum and energy in an open tube; and faces that are counted."""
+    model = gas((24,), [OPEN], IGR, count_limited=True)
+    x = centers(model)[0]
+    state = start(model, 1 + 0.3 * jnp.sin(5 * x), (0.5 - x,), 1 + 0.2 * x)
+    slope = model.rhs(0.0, state, IDEAL)
+    ends = [model.passing(0.0, state, IDEAL, 0, side) for side in (0, 1)]
+    for name, rate in (("mass", slope.density), ("momentum_x", slope.momentum[0]), ("energy", slope.energy)):
+        # Tendencies of order one on 24 cells.
+        wanted = float(ends[0][name] - ends[1][name])
+        assert float(jnp.sum(rate)) / 24 == pytest.approx(wanted, rel=1e-12, abs=1e-13)
+    assert float(model.diagnostics(0.0, state, IDEAL)["limited_faces"]) == 0
+
+
+@pytest.mark.slow
 def test_mirror_images_stay_mirror_images():
     model = gas((64,), [OPEN], IGR)
     x = centers(model)[0]
@@ -161,6 +176,7 @@ def test_symmetry_about_the_diagonal_is_kept_to_the_last_bit():
         np.testing.assert_array_equal(u, v.T)
 
 
+@pytest.mark.slow
 def test_an_atmosphere_stays_at_rest():
     """Nothing moves, so there is no entropic pressure; the linear values are those of the pressure without weight."""
     scheme = GasScheme("igr")  # by HLLC: rusanov lets the density of a gas at rest spread
