@@ -25,7 +25,7 @@ from simjax.stepping.simulate import Clock, Schedule, time_of
 
 def refuse_start(programs: CompiledFields, state) -> None:
     """Raise ConfigurationError where an initial state is not finite, or its fields are not physical."""
-    fault = _wrong_cell(programs, state)
+    fault = _wrong_cell(programs, state) if programs.is_faulty(state) else None
     if fault is not None:
         what, index, count = fault
         cells = f"{count} such cell" if count == 1 else f"{count} such cells"

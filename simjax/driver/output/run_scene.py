@@ -58,10 +58,15 @@ def _bodies(
     source, domain = programs.config.coefficients[name], programs.domain.unsplit()
     if not isinstance(source, tuple) or "t" not in source[0].names:
         return lambda _: found[name], False
-    values = {name: jnp.asarray(np.ravel(value)[0]) for name, value in programs.host_values().items()}
+    values = _values(programs)
     centers = domain.coordinates((CENTER,) * domain.grid.ndim, programs.dtype)
     distance = FormulaValue(source[0], values)
     return _on_host(lambda t: jnp.broadcast_to(distance(t, *centers), domain.block_shape)), True
+
+
+def _values(programs: CompiledFields) -> dict[str, jax.Array]:
+    """Numbers by name, of an ensemble of its first member; only put on a device, as `jnp.asarray` would compile."""
+    return {name: jax.device_put(np.ravel(value)[0]) for name, value in programs.host_values().items()}
 
 
 def _walls(config: Config) -> frozenset[tuple[str, str]]:
@@ -81,7 +86,7 @@ def _inside(
 ]:
     """Media, marks and exact solutions, each by name, and the distance from a body by diagnostics."""
     config, domain = programs.config, programs.domain.unsplit()
-    values = {name: jnp.asarray(np.ravel(value)[0]) for name, value in programs.host_values().items()}
+    values = _values(programs)
     files = {
         section: {name: tuple(on_first_device(u) for u in parts) for name, parts in own.items()}
         for section, own in programs.fields.items()

@@ -73,15 +73,28 @@ class SteppedRun(MeasuredRun):
 
     def stable_steps(self, state) -> np.ndarray:
         """The stable step of every member at Courant number one, on the host: `(members,)`, or one of a single run."""
+        return whole(self._judged(state)[0]).astype(np.float64)
 
-        def limit(values, files, state):
+    def is_faulty(self, state) -> bool:
+        """Whether the state of a member has a cell that `faulty_cells` counts."""
+        return bool(np.any(whole(self._judged(state)[1])))
+
+    def faulty_cells(self, model, state, params) -> jax.Array:
+        """Cells on all devices that are not finite or not physical, counted; none where a run finds them otherwise."""
+        return jnp.zeros((), jnp.int32)
+
+    def _judged(self, state) -> tuple[jax.Array, jax.Array]:
+        """Stable steps and faulty cells: one program, as every run asks for both of its initial state."""
+
+        def judge(values, files, state):
             model, params = self.build(values, files)
-            return model.domain.min(self.step_limit(model, state, vary_like(params, state)))
+            params = vary_like(params, state)
+            return model.domain.min(self.step_limit(model, state, params)), self.faulty_cells(model, state, params)
 
         if self._limits is None:
             specs = self._one, self._file_specs, self.state_specs
-            self._limits = self._compile(limit, (0, None, 0), specs, self._one, name="limits")
-        return whole(self._limits(self.values, self.files, state)).astype(np.float64)
+            self._limits = self._compile(judge, (0, None, 0), specs, self._one, name="limits")
+        return self._limits(self.values, self.files, state)
 
     def checked_step(self, state) -> float:
         """The smallest stable step at Courant number one, for an initial state.
