@@ -165,11 +165,10 @@ def hllc(left: Primitive, right: Primitive, axis: int, gamma: Array) -> Conserve
 def hllc_all_speed(left: Primitive, right: Primitive, axis: int, gamma: Array) -> Conserved:
     """HLLC for shocks along the grid and flows far below the speed of sound: the two jumps that drive it are weighed.
 
-    The contact moves with the mean velocity and what the jump of pressure adds, which counts by one weight; the
-    pressure between is the mean one and what the jump of velocity adds, which counts by the other, or by the
-    square of the part of rho c times it that pressure jumps by, if that is more: in sound and shocks this is one, in a
-    flow far below the speed of sound about the Mach number. A contact at rest is exact, as both jumps vanish there. The
-    weights are of the two states at the face alone.
+    The contact moves with the mean velocity and what the jump of pressure dp adds, which counts by one weight. The
+    pressure between is the mean one and what the jump of velocity du adds, which counts by the other weight, or by
+    (dp / (rho c du))^2, at most 1, where that is more: it is 1 in sound and shocks, and some M^2 in a flow of a small
+    Mach number M. A contact at rest is exact, as both jumps vanish there. All is of the two states at the face alone.
 
     Jump of velocity: Thornber et al. (2008), J. Comput. Phys. 227, 4873; Minoshima and Miyoshi (2021), J. Comput.
     Phys. 446, 110639. Jump of pressure: Fleischmann, Adami and Adams (2020), J. Comput. Phys. 423, 109762, who weigh
