@@ -76,7 +76,7 @@ class SteppedRun(MeasuredRun):
         return whole(self._judged(state)[0]).astype(np.float64)
 
     def is_faulty(self, state) -> bool:
-        """Whether the state of a member has a cell that `faulty_cells` counts."""
+        """Tell whether the state of any member has a cell that `faulty_cells` counts."""
         return bool(np.any(whole(self._judged(state)[1])))
 
     def faulty_cells(self, model, state, params) -> jax.Array:
