@@ -913,16 +913,30 @@ MUTATIONS = [
     Mutation(
         "a jump of velocity is damped at any speed",
         "ops/riemann.py",
-        "damping = jnp.maximum(part, sounding) * swing",
-        "damping = jnp.maximum(1, sounding) * swing",
+        "damping = jnp.maximum(part, rest * sounding) * swing",
+        "damping = jnp.maximum(1, rest * sounding) * swing",
         "tests/ops/test_riemann.py::test_a_jump_of_velocity_is_damped_by_the_mach_number",
     ),
     Mutation(
         "sound is damped no more than a slow flow",
         "ops/riemann.py",
-        "damping = jnp.maximum(part, sounding) * swing",
+        "damping = jnp.maximum(part, rest * sounding) * swing",
         "damping = jnp.maximum(part, 0 * sounding) * swing",
         "tests/ops/test_riemann.py::test_a_jump_of_velocity_is_damped_by_the_mach_number",
+    ),
+    Mutation(
+        "a weak jump is asked whether it is sound at any speed",
+        "ops/riemann.py",
+        "1 - jnp.minimum(fastest * (1 / GENTLE), 1)",
+        "1 - 0 * jnp.minimum(fastest * (1 / GENTLE), 1)",
+        "tests/ops/test_riemann.py::test_a_jump_of_velocity_is_damped_by_the_mach_number",
+    ),
+    Mutation(
+        "a strong jump is damped no more than a slow flow",
+        "ops/riemann.py",
+        "jnp.minimum(jnp.maximum(fastest, jump), 1)",
+        "jnp.minimum(fastest, 1)",
+        "tests/ops/test_riemann.py::test_strong_jumps_are_damped_as_by_hllc",
     ),
     Mutation(
         "the two waves of sound are told apart in a slow flow",

@@ -16,6 +16,13 @@ from simjax.stencil.materialise import formed_once
 SLOW = 0.1
 """Mach number of the velocity through a face below which `hllc_all_speed` takes the gas to stream along it."""
 
+STRONG = 0.05
+"""Jump of pressure as a part of gamma p, or of velocity as one of c, from which `hllc_all_speed` damps it as HLLC."""
+
+GENTLE = 0.3
+"""Mach number from which `hllc_all_speed` no longer asks whether a weak jump is sound. What streams faster is damped by
+half at least, and noise behind strong shocks, at Mach numbers above 0.38, grows if it is taken for sound."""
+
 
 class Primitive(NamedTuple):
     """density rho, velocity u (one array per axis), pressure p, scalars s (per unit mass); entropic pressure Sigma.
@@ -166,9 +173,9 @@ def hllc_all_speed(left: Primitive, right: Primitive, axis: int, gamma: Array) -
     """HLLC for shocks along the grid and flows far below the speed of sound: the two jumps that drive it are weighed.
 
     The contact moves with the mean velocity and what the jump of pressure dp adds, which counts by one weight. The
-    pressure between is the mean one and what the jump of velocity du adds, which counts by the other weight, or by
-    (dp / (rho c du))^2, at most 1, where that is more: it is 1 in sound and shocks, and some M^2 in a flow of a small
-    Mach number M. A contact at rest is exact, as both jumps vanish there. All is of the two states at the face alone.
+    pressure between is the mean one and what the jump of velocity du adds, which counts by the other weight, or in a
+    gas nearly at rest by (dp / (rho c du))^2, at most 1, where that is more: it is 1 in sound, and some M^2 in a flow
+    of a small Mach number M. A contact at rest is exact, as both jumps vanish there. All is of the states at the face.
 
     Jump of velocity: Thornber et al. (2008), J. Comput. Phys. 227, 4873; Minoshima and Miyoshi (2021), J. Comput.
     Phys. 446, 110639. Jump of pressure: Fleischmann, Adami and Adams (2020), J. Comput. Phys. 423, 109762, who weigh
@@ -176,7 +183,7 @@ def hllc_all_speed(left: Primitive, right: Primitive, axis: int, gamma: Array) -
     """
     slow, fast = formed_once(_bounds(left, right, axis, gamma))
     ul, ur = left.velocity[axis], right.velocity[axis]
-    push, part = formed_once(_weights(left, right, axis, gamma))
+    push, part, rest = formed_once(_weights(left, right, axis, gamma))
     below, above = left.density * (ul - slow), right.density * (fast - ur)
     share, drop = 1 / (below + above), left.pressure - right.pressure
     contact = ((below * ul + above * ur) + push * drop) * share
@@ -184,20 +191,25 @@ def hllc_all_speed(left: Primitive, right: Primitive, axis: int, gamma: Array) -
     size, heard = jnp.abs(swing), 0.5 * jnp.abs(drop)
     quiet = heard < size
     sounding = jnp.where(quiet, (heard / jnp.where(quiet, size, 1)) ** 2, 1)
-    damping = jnp.maximum(part, sounding) * swing
+    damping = jnp.maximum(part, rest * sounding) * swing
     between = 0.5 * ((left.pressure + right.pressure) + (above - below) * share * drop) + damping
     return _around_contact(left, right, axis, gamma, (slow, fast), *formed_once((contact, between)))
 
 
-def _weights(left: Primitive, right: Primitive, axis: int, gamma: Array) -> tuple[Array, Array]:
-    """Weights of the jumps of pressure and of velocity in `hllc_all_speed`, by the Mach numbers of both states.
+def _weights(left: Primitive, right: Primitive, axis: int, gamma: Array) -> tuple[Array, Array, Array]:
+    """Weights of the jumps of pressure and of velocity in `hllc_all_speed`, and of the latter as far as it is sound.
 
     Pressure: less than one where the gas streams along the face but hardly through it, as beside a shock that runs
     along the grid: there each row of cells would fill its neighbour, which feeds the noise of the shock. In a gas at
     rest it is one, and keeps the pressures of neighbours together. Velocity: 2 m - m^2 of the Mach number m, one above
-    the speed of sound. The largest component stands for the speed, as it has derivatives at rest.
+    the speed of sound, or of either jump in units of `STRONG` if that is more: shocks are damped as by HLLC. Sound:
+    one in a gas at rest, zero from `GENTLE` on. The largest component stands for the speed, as it has derivatives at
+    rest.
     """
     slowness = [1 / sound_speed(w, gamma) for w in (left, right)]
+    leap = jnp.abs(right.velocity[axis] - left.velocity[axis]) * jnp.maximum(*slowness)
+    rise = jnp.abs(right.pressure - left.pressure) / (0.5 * gamma * (left.pressure + right.pressure))
+    jump = jnp.maximum(leap, rise) * (1 / STRONG)
 
     def mach(component: int) -> Array:
         return jnp.maximum(*(jnp.abs(w.velocity[component]) * s for w, s in zip((left, right), slowness, strict=True)))
@@ -206,8 +218,9 @@ def _weights(left: Primitive, right: Primitive, axis: int, gamma: Array) -> tupl
     others = [mach(k) for k in range(len(left.velocity)) if k != axis]
     along = functools.reduce(jnp.maximum, others, jnp.zeros_like(through))
     passes, streams = (jnp.minimum(m * (1 / SLOW), 1) for m in (through, along))
-    part = jnp.minimum(jnp.maximum(through, along), 1)
-    return 1 - streams * (1 - passes) ** 2, part * (2 - part)
+    fastest = jnp.maximum(through, along)
+    part, rest = jnp.minimum(jnp.maximum(fastest, jump), 1), 1 - jnp.minimum(fastest * (1 / GENTLE), 1)
+    return 1 - streams * (1 - passes) ** 2, part * (2 - part), rest
 
 
 def _around_contact(
