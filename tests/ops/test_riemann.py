@@ -106,11 +106,14 @@ def test_neighbours_along_a_stream_do_not_fill_each_other():
         assert float(flux / plain) == pytest.approx(part, rel=1e-3, abs=1e-6)
 
 
-def damped(mach, leap, rise):
-    """What a jump of velocity of `leap` c adds to the mean pressure by `hllc_all_speed`, over what it adds by HLLC."""
+def damped(mach, leap, rise, through=0.0):
+    """What a jump of velocity of `leap` c adds to the mean pressure by `hllc_all_speed`, over what it adds by HLLC.
+
+    mach, through: of the velocity along and through the face.
+    """
     c = np.sqrt(1.4)
-    left, right = state(1, 0, mach * c, 1 - rise), state(1, -leap * c, mach * c, 1 + rise)
-    still = state(1, 0, mach * c, 1 + rise)
+    left, right = state(1, through * c, mach * c, 1 - rise), state(1, (through - leap) * c, mach * c, 1 + rise)
+    still = state(1, through * c, mach * c, 1 + rise)
     all_speed, plain = (
         float((FLUXES[name](left, right, 0, GAMMA).momentum[0] - FLUXES[name](left, still, 0, GAMMA).momentum[0])[0])
         for name in ("hllc_all_speed", "hllc")
@@ -131,7 +134,9 @@ def test_strong_jumps_are_damped_as_by_hllc():
     """From five per cent of c, or of gamma p; half of that counts as Mach 0.5."""
     assert damped(1e-3, 0.06, 0.0) == pytest.approx(1, rel=0.05)
     assert damped(1e-3, 0.025, 0.0) == pytest.approx(0.75, rel=0.05)
-    assert damped(0.35, 1e-3, 0.5 * 1.4 * 0.06) == pytest.approx(1, rel=0.05)
+    # In a gas too fast for sound to be asked for.
+    assert damped(0, 1e-3, 0.5 * 1.4 * 0.06, through=0.35) == pytest.approx(1, rel=0.01)
+    assert damped(0, 1e-3, 0.5 * 1.4 * 0.01, through=0.35) < 0.8
 
 
 @each_flux
