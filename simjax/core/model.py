@@ -227,7 +227,7 @@ class GridModel(Model):
     """A model of fields on the cells of a grid."""
 
     troubles: ClassVar[tuple[Trouble, ...]] = ()
-    """Where in a state something may go wrong; see `trouble`."""
+    """Indicators of cells in which something may go wrong; see `trouble`."""
 
     def _repr_html_(self) -> str:
         lead = (type(self).__doc__ or "").strip().splitlines()

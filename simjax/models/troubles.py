@@ -14,7 +14,7 @@ from simjax.jaxpr.varying import cast_varying
 from simjax.schema.troubles import Trouble
 
 CELLS, WORST = "cells", "worst"
-"""What names of numbers of a trouble end with, beside the axes: how many cells have it, and how large it is."""
+"""Endings of the names of a trouble's numbers, beside the axes: how many cells have it, and how large it is."""
 
 
 def field_of(model: GridModel, one: Trouble, t, state, params, dtype) -> Array:

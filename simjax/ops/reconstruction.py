@@ -133,7 +133,7 @@ INTERPOLATIONS: dict[str, Reconstruction] = {
 """Face values from *point values* at cell centres. The same up to second order."""
 
 LINEAR5 = _linear(3 / 128, -20 / 128, 90 / 128, 60 / 128, -5 / 128)
-"""Of point values, what "weno5" of `INTERPOLATIONS` tends to where all is smooth."""
+"""Face values from point values: the limit of "weno5" of `INTERPOLATIONS` in smooth fields."""
 
 
 def pad_only(u: Float[Array, "..."], axis: int, ndim: int, width: int) -> Float[Array, "..."]:

@@ -189,6 +189,7 @@ def test_conditions_and_instruments_take_troubles(tmp_path):
     probe = sj.open_output(result.folder, "probe")
     # 2.25 / (1 - 2.25 t) is 3 at t = 1/9.
     assert float(result.ds.time[-1]) == pytest.approx(0.12) and "large_worst = 3.0" in result.message
+    # The same state seen by two programs, which may round in other ways.
     np.testing.assert_allclose(probe.large[0, -1], result.ds.large_worst[-1], rtol=1e-14)
 
 
@@ -347,6 +348,8 @@ def test_closures_and_balances_have_the_troubles_of_their_model(tmp_path):
     closed = growing(tmp_path / "closed", **asked, closure={"u": "0*u"}).run().ds
     plain = growing(tmp_path / "plain", **asked).run().ds
     np.testing.assert_array_equal(closed.large_x, plain.large_x)
+    # Adding a term of zero leaves each value, but another program may round in another way.
+    assert float(plain.large_worst[-1]) > float(plain.large_worst[0]) > 0
     np.testing.assert_allclose(closed.large_worst, plain.large_worst, rtol=1e-14)
     kept = changed(GAS, {"output.root": str(tmp_path), "time": {"end": 1e-3, "output_every": 1e-3, "dt": 1e-3}})
     kept["initial"]["velocity"] = ["0", "0"]
