@@ -69,7 +69,7 @@ def failing_steps(
 def first_fault(programs: CompiledFields, state, clock: Clock, schedule: Schedule, steps: int) -> Fault:
     """Repeat `steps` steps one by one and say which fault happened first, where and when, and what troubled the state
     before that step."""
-    single, good = programs.single_step(schedule), (state, clock)
+    single = programs.single_step(schedule)
     for _ in range(steps):
         good = state, clock
         state, clock = single(programs.values, programs.files, state, clock, jnp.asarray(2**30, jnp.int32))

@@ -23,7 +23,8 @@ def balanced_names(ndim: int, scalars: int) -> tuple[str, ...]:
 class GasBalances(Balanced):
     """Balances of a gas, whose class has the fluxes and what gravity adds; beside `models.gas.compressible`."""
 
-    def passing(self: Any, t, state, params, axis, side):
+    def flux_at_side(self: Any, t, state, params, axis, side) -> Conserved:
+        """Fluxes along an axis through the faces in a side of this block, as the scheme has them."""
         fields, layouts, walled = self.read(state, params, t)
 
         def flux(heat, velocity, pressure, scalars, pulls, conducted, entropic, spacing):
@@ -31,7 +32,10 @@ class GasBalances(Balanced):
             pull = dict(zip(walled, pulls, strict=True)).get(axis)
             return self._axis_flux(padded, conducted, axis, pull, params, spacing)[0]
 
-        found = at_side(self.domain, flux, fields, layouts, self.width, axis, side, t)
+        return at_side(self.domain, flux, fields, layouts, self.width, axis, side, t)
+
+    def passing(self: Any, t, state, params, axis, side):
+        found = self.flux_at_side(t, state, params, axis, side)
         widths = self._widths(state.density.dtype)
         return self._named(jax.tree.map(lambda f: through_side(self.domain, f, widths, axis, side), found))
 

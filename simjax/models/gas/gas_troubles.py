@@ -8,8 +8,6 @@ from jax import Array, lax
 
 from simjax.core.boundary import Dirichlet
 from simjax.grid import LOWER, UPPER
-from simjax.models.conserved import at_side
-from simjax.models.gas.entropic_pressure import padded_gas
 from simjax.models.gas.gas_diagnostics import at_floor as cells_at_floor
 from simjax.models.gas.gas_diagnostics import conserved_of, limited_by_axis
 from simjax.ops import riemann
@@ -160,15 +158,8 @@ def _walls(model: Any) -> Iterator[tuple[int, int]]:
 def _at_walls(model: Any, size: Callable[[Conserved], Array], t, state, params) -> Array:
     """The largest size of a flux through the walls beside a cell; zero in cells beside none."""
     domain, worst = model.domain, jnp.zeros(state.density.shape, state.density.dtype)
-    fields, layouts, walled = model.read(state, params, t)
     for axis, side in _walls(model):
-
-        def flux(heat, velocity, pressure, scalars, pulls, conducted, entropic, spacing, axis=axis):
-            padded, conducted = padded_gas(heat, velocity, pressure, scalars, entropic), (*conducted, heat)[0]
-            pull = dict(zip(walled, pulls, strict=True)).get(axis)
-            return model._axis_flux(padded, conducted, axis, pull, params, spacing)[0]
-
-        found = size(at_side(domain, flux, fields, layouts, model.width, axis, side, t))
+        found = size(model.flux_at_side(t, state, params, axis, side))
         n = domain.block_shape[axis]
         along = domain.first_index(axis) + jnp.arange(n, dtype=jnp.int32)
         along = along.reshape(tuple(n if k == axis else 1 for k in range(domain.grid.ndim)))
