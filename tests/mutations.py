@@ -171,6 +171,13 @@ MUTATIONS = [
         "tests/driver/test_triggers.py::test_a_run_ends_where_its_condition_holds",
     ),
     Mutation(
+        "each device judges the initial state of its own block alone",
+        "driver/programs/programs_of_fields.py",
+        "return model.domain.max(functools.reduce(jnp.logical_or, map(jnp.any, masks)).astype(jnp.int32))",
+        "return model.domain.min(functools.reduce(jnp.logical_or, map(jnp.any, masks)).astype(jnp.int32))",
+        "tests/driver/test_simulation.py::test_a_start_that_is_wrong_on_one_device_is_refused",
+    ),
+    Mutation(
         "a damaged program is taken from the cache",
         "driver/programs/compile_cache.py",
         "told == _checksum(key, program)",

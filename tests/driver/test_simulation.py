@@ -140,6 +140,22 @@ def test_refusals_write_nothing(tmp_path, overrides, error, sentence):
     assert not (tmp_path / "root").exists()
 
 
+MEMBERS = ["mesh.ensemble=2", "ensemble.size=2", "+ensemble.vary.parameters.hole={values: [99, 13]}"]
+
+
+@pytest.mark.parametrize(("overrides", "index"), [(["mesh.x=4"], "13, 0"), (MEMBERS, "1, 13, 0")])
+def test_a_start_that_is_wrong_on_one_device_is_refused(tmp_path, overrides, index):
+    """The last of four blocks, or the second of two members."""
+    density = "where(abs(16*x - hole - 0.5) < 0.1, -1, 1)"
+    with pytest.raises(ConfigurationError, match=rf"density <= 0 at index \({index}\), in the cell at x=0\.8438"):
+        run(
+            tmp_path,
+            "shock_bubble",
+            *("grid={shape: [16, 4], lower: [0, 0], upper: [1, 1]}", "time.end=0.01", "parameters={hole: 13}"),
+            *(f"initial={{density: '{density}', velocity: [0, 0], pressure: 1}}", *overrides),
+        )
+
+
 @pytest.mark.slow
 def test_output_times_are_exact_and_the_last_interval_shortened(tmp_path):
     result = run(tmp_path, "dye", *DYE, "time.end=0.25", "time.output_every=0.1", "time.dt=0.03")

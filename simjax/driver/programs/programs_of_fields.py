@@ -332,10 +332,10 @@ class CompiledFields(CompiledRun):
     def start(self):
         return self._begun_state(self.starter()(self.values, self.files, self._place_members())), self._zero_clock()
 
-    def faulty_cells(self, model, state, params):
+    def faulty(self, model, state, params):
         masks = [~jnp.isfinite(u) for u in jax.tree.leaves(state)] + list(model.unphysical(state, params).values())
-        counts = [jnp.sum(mask, dtype=jnp.int32) for mask in masks]
-        return model.domain.total(sum(counts[1:], counts[0]))
+        # Not a number of cells, which may be zero again where integers end.
+        return model.domain.max(functools.reduce(jnp.logical_or, map(jnp.any, masks)).astype(jnp.int32))
 
     def wrong_cells(self, state) -> tuple[Any, dict[str, Any]]:
         """Masks of cells that are not finite, a tree like the state, and of unphysical cells, by reason."""

@@ -76,20 +76,20 @@ class SteppedRun(MeasuredRun):
         return whole(self._judged(state)[0]).astype(np.float64)
 
     def is_faulty(self, state) -> bool:
-        """Tell whether the state of any member has a cell that `faulty_cells` counts."""
+        """Tell whether the state of any member is `faulty`."""
         return bool(np.any(whole(self._judged(state)[1])))
 
-    def faulty_cells(self, model, state, params) -> jax.Array:
-        """Cells on all devices that are not finite or not physical, counted; none where a run finds them otherwise."""
+    def faulty(self, model, state, params) -> jax.Array:
+        """One where a cell on any device is not finite or not physical, else zero, as where a run asks otherwise."""
         return jnp.zeros((), jnp.int32)
 
     def _judged(self, state) -> tuple[jax.Array, jax.Array]:
-        """Stable steps and faulty cells: one program, as every run asks for both of its initial state."""
+        """Stable steps, and which members are faulty: one program, as every run asks for both of its initial state."""
 
         def judge(values, files, state):
             model, params = self.build(values, files)
             params = vary_like(params, state)
-            return model.domain.min(self.step_limit(model, state, params)), self.faulty_cells(model, state, params)
+            return model.domain.min(self.step_limit(model, state, params)), self.faulty(model, state, params)
 
         if self._limits is None:
             specs = self._one, self._file_specs, self.state_specs
