@@ -14,6 +14,9 @@ from simjax.particles.neighbor_slots import cell_strides, own_slot
 from simjax.status import CELL_FULL, ESCAPED, SKIN_PASSED
 from simjax.stencil.materialise import held
 
+BITS = 2
+"""Bits of a number for a move along one axis, which is one of three."""
+
 
 @part("migration")
 def rebin(cells: Cells, position: Array, image: Array, ids: Array, carried: Any):
@@ -37,21 +40,14 @@ def rebin(cells: Cells, position: Array, image: Array, ids: Array, carried: Any)
     """
     # One value for every reader: a sum that is formed anew in each may end on the other side of a face.
     position = held(position)
-    moves, wrong = [], jnp.zeros((), jnp.int32)
-    for axis in range(cells.ndim):
-        h = cells.domain.grid.spacing[axis]
-        moves.append(_cells_moved(position[axis], h))
-        far = (ids >= 0) & ~(jnp.abs(position[axis]) <= 1.5 * h)
-        wrong = wrong | jnp.where(jnp.any(far), SKIN_PASSED, 0).astype(jnp.int32)
-        if not cells.periodic[axis]:
-            escaped = jnp.any((ids >= 0) & _leaves(cells, axis, moves[axis]))
-            wrong = wrong | jnp.where(escaped, ESCAPED, 0).astype(jnp.int32)
+    wrong = _lost(cells, position, ids, [1.5 * h for h in cells.domain.grid.spacing])
+    moves = [_cells_moved(x, h) for x, h in zip(position, cells.domain.grid.spacing, strict=True)]
     padded = cells.pad((_origins(cells, ids, moves), position, image, ids, carried))
     origin, full = _arrived(cells, padded[0])
     wrong = wrong | jnp.where(full, CELL_FULL, 0).astype(jnp.int32)
 
     filled, moves = origin > 0, [_move(cells, origin, axis) for axis in range(cells.ndim)]
-    slot = (origin - 1) // 3**cells.ndim
+    slot = (origin - 1) >> BITS * cells.ndim
     cell = own_slot(cells)[:1] - sum(m * int(stride) for m, stride in zip(moves, cell_strides(cells), strict=True))
     # Every array reads it: formed once.
     where = held(jnp.where(filled, slot * math.prod(cells.padded_shape[1:]) + cell, 0))
@@ -72,6 +68,31 @@ def rebin(cells: Cells, position: Array, image: Array, ids: Array, carried: Any)
     return position, image, moved(padded[3], EMPTY), jax.tree.map(moved, padded[4]), _anywhere(cells, wrong)
 
 
+def strayed(cells: Cells, position: Array, ids: Array, cutoff: float) -> Array:
+    """Bits of `status`, whether on any device a particle is so far beyond its cell that a partner nearer than `cutoff`
+    may be beyond the cells next to it (`SKIN_PASSED`), or beyond the sides of the box (`ESCAPED`).
+
+    position: `(ndim, *cells.shape)` from the centre of each particle's cell. ids: `cells.shape` int32.
+    """
+    return _anywhere(cells, _lost(cells, position, ids, [h - cutoff / 2 for h in cells.domain.grid.spacing]))
+
+
+def _lost(cells: Cells, position: Array, ids: Array, farthest: list[float]) -> Array:
+    """Bits of `status` for particles of this block that are farther than `farthest` along each axis from the centres of
+    their cells, or beyond the sides of the box.
+    """
+    wrong = jnp.zeros((), jnp.int32)
+    for axis, (x, h) in enumerate(zip(position, cells.domain.grid.spacing, strict=True)):
+        # Written so that a position that is not a number counts as far.
+        far = (ids >= 0) & ~(jnp.abs(x) <= farthest[axis])
+        wrong = wrong | jnp.where(jnp.any(far), SKIN_PASSED, 0).astype(jnp.int32)
+        if not cells.periodic[axis]:
+            target = cells.index(axis) + _cells_moved(x, h)
+            outside = (ids >= 0) & ((target < 0) | (target >= cells.domain.grid.shape[axis]))
+            wrong = wrong | jnp.where(jnp.any(outside), ESCAPED, 0).astype(jnp.int32)
+    return wrong
+
+
 def _anywhere(cells: Cells, bits: Array) -> Array:
     """The bits set on any device."""
     return sum((cells.domain.max(bits & bit) for bit in (CELL_FULL, SKIN_PASSED, ESCAPED)), jnp.zeros((), jnp.int32))
@@ -88,22 +109,17 @@ def _cells_moved(position: Array, h: float) -> Array:
     return (position >= half).astype(jnp.int32) - (position < -half).astype(jnp.int32)
 
 
-def _leaves(cells: Cells, axis: int, move: Array) -> Array:
-    target = cells.index(axis) + move
-    return (target < 0) | (target >= cells.domain.grid.shape[axis])
-
-
 def _origins(cells: Cells, ids: Array, moves: list[Array]) -> Array:
     """One number that tells a particle's slot and by how many cells it moves along each axis; 0: there is none."""
     number = jnp.arange(cells.capacity, dtype=jnp.int32).reshape(-1, *(1,) * cells.ndim)
     for move in moves:
-        number = 3 * number + move + 1
+        number = number << BITS | move + 1
     return jnp.where(ids >= 0, number + 1, 0)
 
 
 def _move(cells: Cells, origin: Array, axis: int) -> Array:
     """By how many cells the particles with these `_origins` move along an axis; 0 where there is none."""
-    return jnp.where(origin > 0, (origin - 1) // 3 ** (cells.ndim - 1 - axis) % 3 - 1, 0)
+    return jnp.where(origin > 0, ((origin - 1) >> BITS * (cells.ndim - 1 - axis) & 2**BITS - 1) - 1, 0)
 
 
 def _arrived(cells: Cells, origin: Array) -> tuple[Array, Array]:

@@ -10,9 +10,10 @@ from jax import Array
 
 from simjax.arguments import require_at_least
 from simjax.particles.cells import Cells
-from simjax.particles.migration import rebin
+from simjax.particles.migration import rebin, strayed
 from simjax.particles.neighbor_list import Neighbours, neighbours_within
 from simjax.particles.pairs import Pairs
+from simjax.status import OK
 
 
 class Particles(eqx.Module):
@@ -63,18 +64,35 @@ class NeighborPolicy(eqx.Module):
 
     def arrange(self, cells: Cells, state: Any) -> tuple[Any, Arrangement, Array]:
         """A state (a `Particles`, all other arrays per particle) in its cells, its pairs, and bits of `status`."""
+        state, fault = self.sort(cells, state)
+        arrangement, full = self.listed(cells, state)
+        return state, arrangement, fault | full
+
+    def sort(self, cells: Cells, state: Any) -> tuple[Any, Array]:
+        """A state with every particle in the cell that contains it, and bits of `status`."""
         others = {
             field.name: getattr(state, field.name)
             for field in dataclasses.fields(state)
             if field.name not in ("position", "image", "ids")
         }
         position, image, ids, others, fault = rebin(cells, state.position, state.image, state.ids, others)
-        state = dataclasses.replace(state, position=position, image=image, ids=ids, **others)
-        where = jax.lax.stop_gradient(position)
+        return dataclasses.replace(state, position=position, image=image, ids=ids, **others), fault
+
+    def listed(self, cells: Cells, particles: Particles) -> tuple[Arrangement, Array]:
+        """The pairs of particles that stand in their cells, or beyond them by less than half the skin, and bits of
+        `status`. Of particles beyond their cells it has all pairs nearer than the cutoff, but not all within the reach.
+        """
+        where, none = jax.lax.stop_gradient(particles.position), jnp.asarray(OK, jnp.int32)
         if not self.max_neighbors:
-            return state, Arrangement(None, where), fault
+            return Arrangement(None, where), none
+        ids = particles.ids
         neighbours, full = neighbours_within(cells, where, ids, self.reach, self.max_neighbors, self.max_particles)
-        return state, Arrangement(neighbours, where), fault | full
+        return Arrangement(neighbours, where), full
+
+    def strayed(self, cells: Cells, particles: Particles) -> Array:
+        """Bits of `status`, whether on any device a particle is beyond its cell by more than half the skin allows, or
+        beyond the sides of the box."""
+        return strayed(cells, particles.position, particles.ids, self.cutoff)
 
     def skin_used(self, state: Particles, arrangement: Arrangement) -> Array:
         """Twice the longest displacement of a particle of this block since it was arranged, in skins."""

@@ -130,7 +130,7 @@ class MolecularDynamics(StepsInParts):
         position, ids, carried, lost = pack(self.cells, position, carried)
         image = jnp.zeros(position.shape, jnp.int32)
         state = State(position, image, ids, force=jnp.zeros_like(position), **carried)
-        state, arrangement, _ = self._arranged(state)
+        arrangement, _ = self._listed(state)
         system = self.system(state, params, arrangement)
         state = dataclasses.replace(state, ensemble=self.dynamics.start(system, state, params.dynamics))
         return dataclasses.replace(state, force=system.forces(state)), lost
@@ -138,24 +138,27 @@ class MolecularDynamics(StepsInParts):
     def arrange(self, state, params):
         # All that particles carry moves with them; what the ensemble holds does not.
         ensemble, scale = state.ensemble, self.dynamics.scale(state)
-        state, arrangement, fault = self._arranged(dataclasses.replace(state, ensemble=None))
+        state, fault = self.skin.sort(self.cells, dataclasses.replace(state, ensemble=None))
+        arrangement, full = self._listed(state)
+        fault = fault | full
         if scale is not None:
             # Written so that a scale that is not a number counts as too small.
             shrunk = ~(self.domain.min(scale) * self.skin.reach > self.skin.cutoff)
             fault = fault | jnp.where(shrunk, BOX_SHRUNK, OK).astype(jnp.int32)
         return dataclasses.replace(state, ensemble=ensemble), arrangement, fault
 
-    def _arranged(self, state: State) -> tuple[State, LinkedArrangement, Array]:
-        state, found, fault = self.skin.arrange(self.cells, state)
+    def _listed(self, state: State) -> tuple[LinkedArrangement, Array]:
+        """Pairs and bonded particles of a state as `NeighborPolicy.listed`, and bits of `status`."""
+        found, fault = self.skin.listed(self.cells, state)
         if self.bonds is None:
-            return state, LinkedArrangement(found.neighbours, found.position), fault
+            return LinkedArrangement(found.neighbours, found.position), fault
         assert state.links is not None
         slots, lost = self.bonds.find(self.cells, state.position, state.ids, state.links)
         unbonded = None
         if self.bonds.exclude:
             assert found.neighbours is not None
             unbonded = self.bonds.excluded(self.cells, found.neighbours, slots)
-        return state, LinkedArrangement(found.neighbours, found.position, slots, unbonded), fault | lost
+        return LinkedArrangement(found.neighbours, found.position, slots, unbonded), fault | lost
 
     def skin_used(self, state, arrangement):
         used, scale = self.skin.skin_used(state, arrangement), self.dynamics.scale(state)
@@ -245,7 +248,9 @@ class MolecularDynamics(StepsInParts):
         temperature: 2 K over `System.freedom`. pressure_ab: (sum of m v_a v_b + virial_ab) / volume; pressure: a third
         (in three dimensions) of its trace. status: bits of `status`, where there was too little room to measure.
         """
-        state, arrangement, status = self.arrange(state, params)
+        # Between arrangements particles are where all pairs within the cutoff are found without sorting them again.
+        arrangement, status = self._listed(state)
+        status = status | self.skin.strayed(self.cells, state)
         system = self.system(state, params, arrangement)
         found = system.interactions(state)
         ndim, count = self.cells.ndim, counted(self.cells, state.ids)

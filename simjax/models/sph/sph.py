@@ -132,7 +132,7 @@ class WeaklyCompressibleSPH(StepsInParts):
             carried["density"],
             carried["species"],
         )
-        state, arrangement, fault = self.arrange(state, params)
+        arrangement, fault = self.skin.listed(self.cells, state)
         return self._pressed(state, None, params, arrangement), lost, fault
 
     def arrange(self, state, params):
