@@ -113,19 +113,18 @@ def neighbours_within(
         The list, and bits of `status` for what did not fit into it on any device.
     """
     max_particles = max_particles or cells.slots
-    coordinates, occupied = placed(cells, position, ids)
-    filled = interior(cells, occupied)
+    coordinates, filled = _far_where_empty(cells, position, ids), ids >= 0
     count = jnp.sum(filled, dtype=jnp.int32)
     owner, place = (columns_by_cell if one_pass() else _columns)(filled, max_particles)
     own = own_slot(cells).ravel()[owner]
     used = jnp.arange(max_particles, dtype=jnp.int32) < count
     if one_pass():
         own = by_cell(cells, own)
-        found = within_at_once(cells, coordinates, occupied, distance, own)
+        found = within_at_once(cells, coordinates, distance, own)
         slot, each = listed_at_once(cells, jnp.where(used[:, None], found, np.uint32(0)), own, max_neighbors)
         longest = jnp.max(each)
     else:
-        found = jnp.where(used[None], _within(cells, coordinates, occupied, distance, own), np.uint32(0))
+        found = jnp.where(used[None], _within(cells, coordinates, distance, own), np.uint32(0))
         longest = jnp.max(jnp.sum(lax.population_count(found), axis=0, dtype=jnp.int32))
     fault = jnp.where(cells.domain.max(longest) > max_neighbors, LIST_FULL, OK).astype(jnp.int32)
     fault |= jnp.where(cells.domain.max(count) > max_particles, BLOCK_FULL, OK).astype(jnp.int32)
@@ -133,6 +132,13 @@ def neighbours_within(
     if one_pass():
         return Neighbours(slot, owner, place, longest, own), fault
     return Neighbours(_listed(cells, found, own, max_neighbors, longest), owner, place, longest), fault
+
+
+def _far_where_empty(cells: Cells, position: Array, ids: Array) -> Array:
+    """Coordinates in the block, padded, infinite where there is no particle: `(ndim, *padded_shape)`."""
+    padded = cells.pad(jnp.where(ids >= 0, position, jnp.inf), beyond=math.inf)
+    centres = cells.offsets_within(position.dtype, ghosts=1)
+    return jnp.stack([x + c for x, c in zip(padded, centres, strict=True)])
 
 
 def _columns(filled: Array, particles: int) -> tuple[Array, Array]:
@@ -145,21 +151,22 @@ def _columns(filled: Array, particles: int) -> tuple[Array, Array]:
     return owner, place.reshape(filled.shape)
 
 
-def _within(cells: Cells, coordinates: Array, occupied: Array, distance: float, own: Array) -> Array:
+def _within(cells: Cells, coordinates: Array, distance: float, own: Array) -> Array:
     """For the particle of each slot `own` of the flattened padded block, a bit for each slot of the cells around, set
     where a partner is: `(words, particles)` uint32.
+
+    coordinates: `(ndim, *padded_shape)`, infinite where there is no particle.
     """
     # Cells one after the other in one long axis, along which loops go; some between the block's own are ghost cells.
     cells_padded, first = math.prod(cells.padded_shape[1:]), int(sum(cell_strides(cells)))
     span = cells_padded - 2 * first
     # A position that is not finite has no partners; its loss is noticed where particles move between cells.
-    far = jnp.where(occupied, coordinates, jnp.inf).reshape(cells.ndim, cells.capacity, cells_padded)
-    groups = math.ceil(cells.capacity / WORD)
+    groups, far = math.ceil(cells.capacity / WORD), coordinates.reshape(cells.ndim, cells.capacity, cells_padded)
     far = jnp.pad(far, [(0, 0), (0, groups * WORD - cells.capacity), (0, 0)], constant_values=jnp.inf)
     here = lax.slice_in_dim(far, first, first + span, axis=-1)
     limit = jnp.asarray(distance, here.dtype) ** 2
     # The first slots of a cell are filled.
-    fullest = jnp.max(jnp.sum(occupied, axis=0, dtype=jnp.int32))
+    fullest = jnp.max(jnp.sum(~jnp.isinf(coordinates[0]), axis=0, dtype=jnp.int32))
     of_members = varies_beyond(fullest, cells.domain.names)
     none = (0 * here[0, :WORD]).astype(jnp.uint16)
     zero = jnp.zeros((), jnp.int32)
@@ -186,8 +193,9 @@ def _within(cells: Cells, coordinates: Array, occupied: Array, distance: float, 
         return None, lax.scan(turn, None, rows)[1]
 
     found = lax.scan(of_group, None, WORD * jnp.arange(groups, dtype=jnp.int32))[1]
-    slot, place = own // cells_padded, own % cells_padded - first
-    group, place = held((slot // WORD, slot % WORD * span + place))
+    slot, place = _divided(own, cells_padded)
+    group, row_of_slot = _divided(slot, WORD)
+    group, place = held((group, row_of_slot * span + place - first))
 
     def of_row(bits):  # of all groups: `(groups, WORD, span)`
         return bits.reshape(groups, -1).at[group, place].get(mode="promise_in_bounds").astype(jnp.uint32)
@@ -196,7 +204,8 @@ def _within(cells: Cells, coordinates: Array, occupied: Array, distance: float, 
     row = jnp.arange(words.shape[0], dtype=jnp.int32)[:, None]
     # No particle is its own partner.
     itself = (3**cells.ndim // 2 * groups * WORD + slot)[None]
-    lone = jnp.where(itself // WORD == row, np.uint32(1) << (itself % WORD).astype(jnp.uint32), np.uint32(0))
+    word, bit = _divided(itself, WORD)
+    lone = jnp.where(word == row, np.uint32(1) << bit.astype(jnp.uint32), np.uint32(0))
     return words & ~lone
 
 
@@ -218,7 +227,7 @@ def _listed(cells: Cells, found: Array, own: Array, length: int, longest: Array)
     numbers = jnp.arange(words, dtype=jnp.int32)
     first, chained = lax.scan(before, none, (numbers, found), reverse=True)
     chained = jnp.concatenate([chained.ravel(), none.astype(jnp.uint32) << np.uint32(WORD)])
-    base = own % math.prod(cells.padded_shape[1:])
+    base = _divided(own, math.prod(cells.padded_shape[1:]))[1]
     displaced = jnp.asarray(_displaced(cells))
 
     def at(table: Array, index: Array) -> Array:
@@ -244,6 +253,11 @@ def _listed(cells: Cells, found: Array, own: Array, length: int, longest: Array)
 
     start = (first, at(chained, first * count + here))
     return lax.scan(turn, start, jnp.arange(length, dtype=jnp.int32))[1]
+
+
+def _divided(number: Array, by: int) -> tuple[Array, Array]:
+    """Quotient and remainder of int32 that are not negative: `//` asks each whether it is."""
+    return lax.div(number, jnp.full_like(number, by)), lax.rem(number, jnp.full_like(number, by))
 
 
 def _displaced(cells: Cells) -> np.ndarray:

@@ -29,13 +29,13 @@ def columns_by_cell(filled: Array, particles: int) -> tuple[Array, Array]:
     return owner, place
 
 
-def within_at_once(cells: Cells, coordinates: Array, occupied: Array, distance: float, own: Array) -> Array:
+def within_at_once(cells: Cells, coordinates: Array, distance: float, own: Array) -> Array:
     """Bits for the slots of the cells around the particle of each slot `own`, counted cell by cell, set where a partner
     is: `(particles, words)` uint32.
 
-    coordinates: `(ndim, *cells.padded_shape)`; occupied: `cells.padded_shape`.
+    coordinates: `(ndim, *cells.padded_shape)`, infinite where there is no particle.
     """
-    table = Table(cells, jnp.where(occupied, coordinates, jnp.inf))
+    table = Table(cells, coordinates)
     around, bits = _words(cells)
     index = (own - own % cells.capacity)[:, None, None] + jnp.asarray(around)[None]
     limit = jnp.asarray(distance, coordinates.dtype) ** 2
