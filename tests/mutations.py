@@ -509,6 +509,21 @@ MUTATIONS = [
         "tests/particles/test_cells_and_pairs.py::test_migration_tells_what_goes_wrong",
     ),
     Mutation(
+        "a particle may go a whole cutoff beyond its cell",
+        "particles/migration.py",
+        "[h - cutoff / 2 for h",
+        "[h for h",
+        "tests/particles/test_cells_and_pairs.py::test_particles_too_far_from_their_cells_for_pairs_are_told",
+    ),
+    Mutation(
+        "energies of particles too far from their cells are not told",
+        "models/molecular/molecular_dynamics.py",
+        "status = status | self.skin.strayed(self.cells, state)",
+        "status = status | 0 * self.skin.strayed(self.cells, state)",
+        "tests/models/molecular/test_molecular_dynamics.py"
+        "::test_energies_of_particles_beyond_their_cells_are_those_of_sorted_ones",
+    ),
+    Mutation(
         "images are counted the wrong way at the upper side",
         "particles/migration.py",
         "- ((move < 0) & (index == last))",

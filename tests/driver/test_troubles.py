@@ -285,6 +285,47 @@ def test_a_gas_that_stops_says_where_it_was_in_trouble(tmp_path):
     assert abs(place - 0.5) <= 1 / 24  # beside the middle
 
 
+FLOWS = {
+    "incompressible": {"physics": {"viscosity": 0.01}, "initial": {}},
+    "passive_scalar": {"physics": {"viscosity": 0.01, "diffusivity": 0.01}, "initial": {"concentration": "x"}},
+    "boussinesq": {
+        "physics": {"viscosity": 0.01, "diffusivity": 0.01, "gravity": [0.0, -1.0]},
+        "initial": {"temperature": "cos(2*pi*x)"},
+    },
+}
+
+
+@pytest.mark.parametrize("model", FLOWS)
+def test_a_flow_says_where_its_divergence_is_largest(tmp_path, model):
+    """Also a flow that carries something: the worst is the diagnostic's, at the cell where the field has it."""
+    physics, more = FLOWS[model].values()
+    ds = (
+        sj.configure(
+            model,
+            grid={"shape": [8, 16]},
+            boundaries={"y": "no_slip"},
+            physics=physics,
+            initial={"velocity": ["sin(2*pi*x)*sin(pi*y)", "sin(2*pi*x)*sin(pi*y)"], **more},
+            time={"end": 0.02, "output_every": 0.01, "dt": 0.01},
+            precision="float64",
+            output={
+                "root": str(tmp_path),
+                "report": False,
+                "animation": False,
+                "troubles": ["divergence"],
+                "fields": ["divergence"],
+            },
+        )
+        .run()
+        .ds.load()
+    )
+    np.testing.assert_array_equal(ds.divergence_worst, ds.max_divergence)
+    assert (ds.divergence_worst > 0).all()
+    for at in range(ds.sizes["time"]):
+        there = ds.isel(time=at).sel(x=ds.divergence_x[at].item(), y=ds.divergence_y[at].item(), method="nearest")
+        assert float(there.divergence) == float(ds.divergence_worst[at])
+
+
 # ---------------------------------------------------------------------- what is refused, and what nobody pays for
 
 

@@ -21,7 +21,7 @@ from simjax.grid import Grid
 from simjax.parallel import decompose, distribute, make_mesh
 from simjax.particles import cells as storage
 from simjax.particles.cells import EMPTY, Cells, cells_for, counted
-from simjax.particles.migration import rebin
+from simjax.particles.migration import rebin, strayed
 from simjax.particles.neighbor_list import neighbours_within
 from simjax.particles.neighbor_policy import NeighborPolicy, Particles
 from simjax.particles.neighbor_slots import own_slot
@@ -410,6 +410,23 @@ def test_migration_tells_what_goes_wrong():
     one = forward.at[:, 1:].set(0).at[:, 0, :, 1:].set(0)
     assert fault(one, tight, crowded, nowhere) == CELL_FULL
     assert fault(one, tight, crowded.at[7, 1, 0].set(EMPTY), nowhere) == 0
+
+
+def test_particles_too_far_from_their_cells_for_pairs_are_told():
+    """Beyond h - cutoff / 2 from the centre of a cell of length h a near partner may be two cells away."""
+    cells, within, ids = stored(scattered(40, (5.0, 4.0), 0.3), (5.0, 4.0), 1.0, periodic=(False, True))
+    cutoff, inner = 0.8, (ids >= 0) & (jnp.arange(5) == 2)[None, :, None]
+
+    def bits(x):
+        moved = jnp.where(inner[None], jnp.asarray([x, 0.0]).reshape(2, 1, 1, 1), within)
+        return int(strayed(cells, moved, ids, cutoff))
+
+    assert bits(0.6 - 1e-12) == bits(-0.6 + 1e-12) == 0  # rounding
+    assert bits(0.6 + 1e-12) == bits(-0.6 - 1e-12) == bits(jnp.nan) == SKIN_PASSED
+    # A particle of the last cell along the open axis is outside the box on its face already.
+    last = (ids >= 0) & (jnp.arange(5) == 4)[None, :, None]
+    assert int(strayed(cells, within.at[0].set(jnp.where(last, 0.5, within[0])), ids, cutoff)) == ESCAPED
+    assert int(strayed(cells, within.at[0].set(jnp.where(last, 0.5 - 1e-12, within[0])), ids, cutoff)) == 0
 
 
 @pytest.mark.parametrize("axis", [0, 1])

@@ -21,6 +21,7 @@ from simjax.models.flow.bodies import solid_setup, solid_stage, surface_readings
 from simjax.models.flow.bodies.solid_scalars import Cells, SolidSurface, integral
 from simjax.models.flow.choices import check_flow
 from simjax.models.flow.features import Choices, refusals, unbalanced
+from simjax.models.flow.flow_troubles import TROUBLES
 from simjax.models.flow.sides.openings import is_open, with_outlet_specs
 from simjax.models.flow.step.momentum import with_field_specs
 from simjax.models.measures import product_of_units, total_measure
@@ -71,6 +72,8 @@ class CarryingFlow(ExplicitModel, Balanced):
     """The rank of the scalar in pictures, as `Output` has it."""
 
     units: ClassVar[str]
+
+    troubles = TROUBLES
 
     flow: incompressible.Incompressible
     layout: FieldLayout

@@ -9,7 +9,8 @@ from simjax.schema.troubles import trouble
 @trouble("divergence", units="s-1")
 def divergence(model, t, state, params):
     """The size of div(u) that the pressure leaves, but for cells that the surface of a body cuts."""
-    return jnp.abs(solid_stage.divergence(model, t, state, params))
+    flow = getattr(model, "flow", model)  # a model of a carried scalar has one
+    return jnp.abs(solid_stage.divergence(flow, t, state, params))
 
 
 TROUBLES = (divergence,)

@@ -1,5 +1,6 @@
 """Dynamics of particles: order and reversibility of velocity Verlet, ensembles by their exact averages, minima."""
 
+import dataclasses
 from types import SimpleNamespace
 
 import jax
@@ -19,10 +20,10 @@ from simjax.models.molecular.nose_hoover import NoseHooverChain, ThermostatParam
 from simjax.models.molecular.pair_potentials import LennardJones
 from simjax.models.molecular.velocity_verlet import VelocityVerlet
 from simjax.parallel import decompose, distribute, make_mesh
-from simjax.particles.cells import Cells, cells_for, unpack
+from simjax.particles.cells import Cells, at_slots, cells_for, unpack
 from simjax.particles.diffusion import mean_square_displacement, unwrapped
 from simjax.particles.neighbor_policy import NeighborPolicy
-from simjax.status import BOX_SHRUNK
+from simjax.status import BOX_SHRUNK, SKIN_PASSED
 from simjax.stepping.simulate import Schedule, simulate
 
 # In every run of the tests are those of the parts: test_cells_and_pairs, test_pair_potentials, test_particle_mesh.
@@ -106,6 +107,30 @@ def test_verlet_conserves_momentum(newtonian):
     # side with forces whose sum is 1e-12. Some 50 such pairs, at random, for 0.8 time units.
     assert np.abs(after.sum(axis=1) - velocity.sum(axis=1)).max() < 5e-12
     assert np.abs(after - velocity).max() > 1
+
+
+def test_energies_of_particles_beyond_their_cells_are_those_of_sorted_ones():
+    """Between two arrangements a particle leaves its cell by up to half the skin; farther away it is told."""
+    experiment, position, velocity = fluid(VelocityVerlet())
+    model, params, count = experiment.model, with_params(LJ), position.shape[1]
+    half = jnp.asarray(model.cells.domain.grid.spacing).reshape(-1, 1, 1, 1) / 2
+
+    def found(position, velocity, push):
+        state, _ = model.state_from(position, velocity, jnp.zeros((count,), jnp.int32), params)
+        moved = dataclasses.replace(state, position=state.position + at_slots(state.ids, push))
+        of_sorted = model.diagnostics(0.0, model.arrange(moved, params)[0], params)
+        return model.diagnostics(0.0, moved, params), of_sorted, jnp.sum(jnp.abs(moved.position) > half)
+
+    angle = np.random.default_rng(3).uniform(0, 2 * np.pi, count)
+    push = 0.5 * model.skin.skin * np.stack([np.cos(angle), np.sin(angle)])
+    run = jax.jit(found)
+    position = position + 0.5  # rows of particles near the faces of cells
+    here, of_sorted, beyond = run(position, velocity, push)
+    assert int(beyond) > 20 and int(here["status"]) == int(of_sorted["status"]) == 0
+    for name in ("potential_energy", "kinetic_energy", "pressure_xy", "pressure"):
+        # Particles that were pushed overlap: sums of some large terms in another order.
+        assert float(here[name]) == pytest.approx(float(of_sorted[name]), rel=1e-13), name
+    assert int(run(position, velocity, 4 * push)[0]["status"]) == SKIN_PASSED
 
 
 def test_verlet_energy_stays(newtonian):
