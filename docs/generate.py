@@ -52,6 +52,7 @@ from referee_tables import (  # noqa: E402
     mosaic_errors,
     mosaic_jacobians,
     mosaic_seconds,
+    quokka,
 )
 
 MOLECULAR = MODELS["molecular_dynamics"]
@@ -314,6 +315,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "weak_scaling": weak_scaling,
     "chips": chips,
     "athena": athena,
+    "quokka": quokka,
     "lammps": lammps,
     "lammps_transport": lammps_transport,
     "mosaic_drag": mosaic_drag,

@@ -46,6 +46,11 @@ def athena() -> str:
     return _found("athena")
 
 
+def quokka() -> str:
+    """Bars of quokka, what simjax has, and whether it passes."""
+    return _found("quokka")
+
+
 def lammps() -> str:
     """Largest relative differences from LAMMPS: a row for each case, which has three of them and one bar."""
     head = ["case", "energy", "forces", "pressure", "bar", "passes"]
