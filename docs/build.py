@@ -1,6 +1,6 @@
 """Builds the site: gathers its pages in build/pages, of which Zensical makes build/site.
 
-python docs/build.py            build it; a link that leads nowhere is an error
+python docs/build.py            build it; a link that leads nowhere ends it with an error
 python docs/build.py --serve    show it on this machine, and changes as they are made
 
 With TUTORIALS=execute in the environment tutorials run, and their pages have what they print.
@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-from site_links import dead_links
+from site_checks import troubles
 from site_pages import DOCS, ROOT, gather
 
 # Zensical looks for the extension `equations` among the modules of this folder.
@@ -27,7 +27,7 @@ def build() -> int:
     # Pages kept from the last time would not be checked again.
     if failed := zensical("build", "--clean", "--strict").wait():
         return failed
-    wrong = dead_links(ROOT / "build" / "site")
+    wrong = troubles(ROOT / "build" / "site")
     print(*wrong, sep="\n", end="\n" if wrong else "", file=sys.stderr)
     return 1 if wrong else 0
 

@@ -31,5 +31,8 @@ def makeExtension(**options) -> EquationsExtension:
 
 
 def _equation(found: re.Match) -> str:
-    kind = "block" if found[1] == "div" else "inline"
-    return f'<{found[1]} class="equation">{convert(html.unescape(found[2]).strip(), display=kind)}</{found[1]}>'
+    latex, kind = html.unescape(found[2]).strip(), "block" if found[1] == "div" else "inline"
+    try:
+        return f'<{found[1]} class="equation">{convert(latex, display=kind)}</{found[1]}>'
+    except Exception as error:  # latex2mathml has many kinds, without a word in them
+        raise ValueError(f"expected LaTeX that latex2mathml reads, got ({type(error).__name__}): {latex}") from error

@@ -1,4 +1,4 @@
-"""The site: links that lead nowhere are found in what is built, and its navigation has all pages that are gathered."""
+"""The site: what is wrong in a built one is found, and its navigation has all pages that are gathered."""
 
 import importlib
 import re
@@ -14,7 +14,7 @@ SITE = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["proj
 def modules(monkeypatch):
     """Those that build the site."""
     monkeypatch.syspath_prepend(ROOT / "docs")
-    return {name: importlib.import_module(name) for name in ("site_links", "site_pages")}
+    return {name: importlib.import_module(name) for name in ("site_checks", "site_pages")}
 
 
 @pytest.fixture
@@ -33,8 +33,8 @@ def site(tmp_path):
     return tmp_path
 
 
-def test_links_that_lead_somewhere_are_passed(modules, site):
-    assert modules["site_links"].dead_links(site) == []
+def test_links_that_lead_somewhere_are_no_trouble(modules, site):
+    assert modules["site_checks"].troubles(site) == []
 
 
 @pytest.mark.parametrize(
@@ -45,17 +45,18 @@ def test_links_that_lead_somewhere_are_passed(modules, site):
         ('<a href="images/">', "links to images/, which is not there"),
         ('<a href="/nowhere/">', "links to /nowhere/, which is not there"),
         ('<a href="flow/#nowhere">', "links to flow/#nowhere, which has no such anchor"),
-        ('<a href="#flow">', "links to #flow, which has no such anchor"),
+        ('<meta name="flow"><a href="#flow">', "links to #flow, which has no such anchor"),
         ('<img src="images/b.svg">', "links to images/b.svg, which is not there"),
         ('<script src="nowhere.js"></script>', "links to nowhere.js, which is not there"),
         ('<link href="https://example.org/a.css">', "fetches https://example.org/a.css from another host"),
+        ('<span class="arithmatex">\\(p\\)</span>', "shows an equation in LaTeX, not in MathML"),
         ('<img src="//example.org/a.png">', "fetches //example.org/a.png from another host"),
     ],
 )
-def test_each_link_that_leads_nowhere_is_told(modules, site, added, told):
+def test_each_trouble_is_told(modules, site, added, told):
     with (site / "index.html").open("a", encoding="utf-8") as page:
         page.write(added)
-    assert modules["site_links"].dead_links(site) == [f"index.html {told}"]
+    assert modules["site_checks"].troubles(site) == [f"index.html {told}"]
 
 
 def test_the_navigation_has_every_page_once(modules):
