@@ -1,74 +1,76 @@
-"""Pages of the site that are not in this folder, tutorials as they run, and equations as MathML, without scripts."""
+"""Pages of the site: those of this folder, some that stand elsewhere, tutorials as they run, and every public name."""
 
-import html
 import re
-import sys
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
-from latex2mathml.converter import convert
-from mkdocs.structure.files import File, Files
+from tutorial_pages import notebooks
+from tutorial_pages import page as tutorial
 
 import simjax
 
-sys.path.insert(0, str(Path(__file__).parent))
-from tutorial_pages import notebooks  # noqa: E402
-from tutorial_pages import page as tutorial
-
-ROOT = Path(__file__).resolve().parent.parent
+DOCS = Path(__file__).resolve().parent
+ROOT = DOCS.parent
+GATHERED = ROOT / "build" / "pages"
 ELSEWHERE = ("experiments/README.md", "benchmarks/README.md", "CHANGELOG.md")
+PICTURES = (DOCS / "images", ROOT / "experiments" / "images")
 
 
-def on_files(files: Files, config) -> Files:
-    """Add the pages, and the pictures of the experiments."""
-    for path in ELSEWHERE:
-        files.append(File.generated(config, path, content=_links(path, (ROOT / path).read_text(encoding="utf-8"))))
-    for picture in sorted((ROOT / "experiments" / "images").iterdir()):
-        files.append(File.generated(config, f"experiments/images/{picture.name}", abs_src_path=str(picture)))
-    for notebook in notebooks():
-        files.append(File.generated(config, f"tutorials/{notebook.stem}.md", content=tutorial(notebook)))
-    files.append(File.generated(config, "api.md", content=_reference()))
+def sources() -> dict[str, tuple[Path, Callable[[Path], str | bytes]]]:
+    """Files of the site by their places: what each is made from, and the function that makes it."""
+    files: dict[str, tuple[Path, Callable[[Path], str | bytes]]] = {"site.css": (DOCS / "site.css", Path.read_bytes)}
+    files |= {page.name: (page, _beside) for page in DOCS.glob("*.md")}
+    files |= {path: (ROOT / path, _elsewhere) for path in ELSEWHERE}
+    files |= {f"tutorials/{notebook.stem}.md": (notebook, tutorial) for notebook in notebooks()}
+    files["api.md"] = (ROOT / "simjax" / "__init__.pyi", _reference)
+    for folder in PICTURES:
+        place = folder.relative_to(DOCS if folder.is_relative_to(DOCS) else ROOT).as_posix()
+        files |= {f"{place}/{picture.name}": (picture, Path.read_bytes) for picture in folder.iterdir()}
     return files
 
 
-def on_page_markdown(markdown: str, page, **_) -> str:
-    """Lead links from pages of this folder to those that stand beside it, and those to tutorials to their pages."""
-    if "/" in page.file.src_uri:
-        return markdown
-    return re.sub(r"\]\((tutorials/[\w-]+)\.py\)", r"](\1.md)", markdown.replace("](../", "]("))
+def gather(made: dict[str, float]) -> None:
+    """Writes the files whose sources have changed; `made` keeps when the source of each was changed last."""
+    if not made:
+        shutil.rmtree(GATHERED, ignore_errors=True)
+    for path, (source, content) in sources().items():
+        changed = source.stat().st_mtime
+        if made.get(path) == changed:
+            continue
+        written = content(source)
+        (GATHERED / path).parent.mkdir(parents=True, exist_ok=True)
+        (GATHERED / path).write_bytes(written.encode() if isinstance(written, str) else written)
+        made[path] = changed
 
 
-def on_page_content(content: str, **_) -> str:
-    """Equations between dollars, which the extension arithmatex marks, as MathML."""
-    return re.sub(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', _equation, content, flags=re.DOTALL)
+def _beside(page: Path) -> str:
+    """A page of this folder: links lead to pages beside it on the site, those to tutorials to their pages."""
+    text = page.read_text(encoding="utf-8").replace("](../", "](")
+    return re.sub(r"\]\((tutorials/[\w-]+)\.py\)", r"](\1.md)", text)
 
 
-def _equation(found: re.Match) -> str:
-    kind = "block" if found[1] == "div" else "inline"
-    return f'<{found[1]} class="equation">{convert(html.unescape(found[2]).strip(), display=kind)}</{found[1]}>'
-
-
-def _links(path: str, text: str) -> str:
-    """Links of a page elsewhere in the repository to the pages of the site; those to sources become plain text."""
+def _elsewhere(page: Path) -> str:
+    """A page elsewhere in the repository: links to pages of the site are kept, those to sources become plain text."""
+    path = page.relative_to(ROOT).as_posix()
 
     def changed(link: re.Match) -> str:
         words, target = link[1], link[2]
         if target.startswith(("http", "#", "images/")):
             return link[0]
-        whole = (ROOT / path).parent / target.partition("#")[0]
-        inside = whole.resolve().relative_to(ROOT).as_posix()
+        inside = (page.parent / target.partition("#")[0]).resolve().relative_to(ROOT).as_posix()
         if inside not in ELSEWHERE and not inside.startswith("docs/"):
             return words
         up = "../" * path.count("/")
         return f"[{words}]({up}{target.replace('../', '').removeprefix('docs/')})"
 
-    return re.sub(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)", changed, text)
+    return re.sub(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)", changed, page.read_text(encoding="utf-8"))
 
 
-def _reference() -> str:
+def _reference(names: Path) -> str:
     """Every public name by subject, from its docstring."""
-    source = (ROOT / "simjax" / "__init__.pyi").read_text(encoding="utf-8")
     parts = ["# Public names", "", "`import simjax as sj`; each name is imported when it is first asked for.", ""]
-    for subject, name in re.findall(r"^# (.*)$|\w+ as (\w+)", source, re.MULTILINE):
+    for subject, name in re.findall(r"^# (.*)$|\w+ as (\w+)", names.read_text(encoding="utf-8"), re.MULTILINE):
         if subject:
             parts += [f"## {subject[0].upper()}{subject[1:]}", ""]
         else:

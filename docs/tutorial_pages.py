@@ -1,6 +1,6 @@
 """Tutorials as pages: notebooks kept as text, shown as they are, or with what they print when they run.
 
-`TUTORIALS=execute mkdocs build` runs them, as the site that is published does; without it a build takes ten seconds.
+`TUTORIALS=execute` runs them, as for the site that is published; without it a build takes ten seconds.
 """
 
 from __future__ import annotations
