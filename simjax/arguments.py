@@ -12,6 +12,7 @@ from simjax.errors import ConfigurationError
 
 # A field of numbers is not fetched from the devices to be looked at.
 MOST_CHECKED = 64
+LONGEST_SHOWN = 60
 HOST = 1  # the CPU among the devices of DLPack
 
 
@@ -46,6 +47,27 @@ def require_one_of(name: str, value: Any, allowed: Iterable[Any]) -> None:
     allowed = tuple(allowed)
     if value not in allowed:
         raise ConfigurationError(f"{name}={value!r}: expected one of {', '.join(map(repr, allowed))}.")
+
+
+def require_kind(name: str, value: Any, kind: type, expected: str) -> None:
+    """Raises ConfigurationError for an argument of another kind.
+
+    Args:
+        name: of the argument, as a user writes it, such as "Domain.grid".
+        value: what was given.
+        kind: its class, or one above it.
+        expected: what it is and what to write, such as "a Grid; write Grid((16, 16))".
+    """
+    if not isinstance(value, kind):
+        raise ConfigurationError(f"{name}={shown(value)}: expected {expected}.")
+
+
+def shown(value: Any) -> str:
+    """An argument as a sentence shows it: the shape of an array, a text that is short, or else the class."""
+    if hasattr(value, "dtype"):
+        return f"an array of shape {np.shape(value)}"
+    text = repr(value)
+    return text if len(text) <= LONGEST_SHOWN and "\n" not in text else f"<{type(value).__name__}>"
 
 
 def taken_over(value: Any) -> Any:

@@ -62,6 +62,35 @@ class Lines:
         object.__setattr__(self, "centers", tuple(middle.tolist()))
 
 
+def _sizes(shape: Sequence[int]) -> tuple[int, ...]:
+    """The numbers of cells along the axes.
+
+    Raises ConfigurationError for one number alone, and for what is no whole number.
+    """
+    if not isinstance(shape, Sequence | np.ndarray) or isinstance(shape, str):
+        raise ConfigurationError(
+            f"Grid.shape={shape!r}: expected a number of cells for each axis; write Grid((16, 16))."
+        )
+    for axis, n in enumerate(shape):
+        if not isinstance(n, int | np.integer) or isinstance(n, bool):
+            raise ConfigurationError(f"Grid.shape[{axis}]={n!r}: expected a whole number of cells, such as 16.")
+    return tuple(map(int, shape))
+
+
+def _corner(name: str, place: Sequence[float], ndim: int) -> tuple[float, ...]:
+    """Coordinates of a corner of the box.
+
+    Raises ConfigurationError for one number alone, and for what is no number.
+    """
+    try:
+        return tuple(float(x) for x in place)
+    except (TypeError, ValueError):
+        example = ", ".join(["1.0"] * ndim) + ("," if ndim == 1 else "")
+        raise ConfigurationError(
+            f"Grid.{name}={place!r}: expected a number for each axis; write {name}=({example})."
+        ) from None
+
+
 class Grid(eqx.Module):
     """A grid of `shape` cells over the box from `lower` to `upper`, uniform but along axes that are stretched.
 
@@ -96,14 +125,14 @@ class Grid(eqx.Module):
         axisymmetric: bool = False,
     ):
         self.axisymmetric = axisymmetric
-        self.shape = tuple(int(n) for n in shape)
+        self.shape = _sizes(shape)
         ndim = len(self.shape)
         if isinstance(stretch, Mapping):
             stretch = [stretch.get(axis) for axis in AXES[:ndim]]
         self.stretch = tuple(stretch) or (None,) * ndim
         ends = [(0.0, 1.0) if line is None else (line.faces[0], line.faces[-1]) for line in self.stretch]
-        self.lower = tuple(float(v) for v in (lower if lower is not None else (low for low, _ in ends)))
-        self.upper = tuple(float(v) for v in (upper if upper is not None else (high for _, high in ends)))
+        self.lower = tuple(low for low, _ in ends) if lower is None else _corner("lower", lower, ndim)
+        self.upper = tuple(high for _, high in ends) if upper is None else _corner("upper", upper, ndim)
 
     def __check_init__(self):
         if not 1 <= self.ndim <= 3:
@@ -147,6 +176,12 @@ class Grid(eqx.Module):
                     f"faces along {name} from {first:.10g} to {last:.10g}, where the box is from {a:.10g} to {b:.10g}; "
                     f"write grid.lower and grid.upper to match."
                 )
+
+    def __repr__(self) -> str:
+        """The call that makes it, which tells apart all grids."""
+        stretched = {AXES[axis]: self.stretch[axis] for axis in self.stretched}
+        more = (f", stretch={stretched}" if stretched else "") + (", axisymmetric=True" if self.axisymmetric else "")
+        return f"Grid({self.shape}, lower={self.lower}, upper={self.upper}{more})"
 
     def _repr_html_(self) -> str:
         box = " × ".join(f"[{a:g}, {b:g}]" for a, b in zip(self.lower, self.upper, strict=True))

@@ -1,4 +1,4 @@
-"""HTML for notebooks: tables that describe an object, a box, and an output that changes while a run goes on."""
+"""Objects as users see them: in a line of text, and as HTML in notebooks, with tables, boxes and a run under way."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def card(title: str, rows: Iterable[tuple[str, object]], picture: str = "", lead
 
     Empty values are left out. All text is escaped.
     """
-    shown = [(name, str(value)) for name, value in rows if value not in (None, "", (), {})]
+    shown = _said(rows)
     lines = "".join(
         f'<tr><th style="{_NAME}">{escape(name)}</th><td style="{_VALUE}">{escape(value)}</td></tr>'
         for name, value in shown
@@ -35,6 +35,22 @@ def card(title: str, rows: Iterable[tuple[str, object]], picture: str = "", lead
     left = f'<div><strong>{escape(title)}</strong>{said}<table style="{_TABLE}">{lines}</table></div>'
     right = f"<div>{picture}</div>" if picture else ""
     return f'<div style="display:flex;flex-wrap:wrap;gap:28px;align-items:flex-start">{left}{right}</div>'
+
+
+def line(title: str, rows: Iterable[tuple[str, object]]) -> str:
+    """An object in a line of text: a title, and names with their values, without empty ones."""
+    return f"{title}: {'; '.join(f'{name} {value}' for name, value in _said(rows))}"
+
+
+def all_in_a_line(self: Any) -> str:
+    """Every part of an `equinox.Module` in a line of text: a `__repr__` of such a class."""
+    import equinox as eqx
+
+    return eqx.tree_pformat(self, width=sys.maxsize)
+
+
+def _said(rows: Iterable[tuple[str, object]]) -> list[tuple[str, str]]:
+    return [(name, str(value)) for name, value in rows if value not in (None, "", (), {})]
 
 
 def box_picture(lengths: Sequence[float], cells: Sequence[int] = ()) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from jax import Array, lax
 from jax.sharding import PartitionSpec
 
+from simjax.arguments import require_kind
 from simjax.core.block_sizes import not_divisible, thicker_blocks
 from simjax.core.boundary import FieldLayout, Neumann, Periodic, center_layout
 from simjax.core.joint_sides import joint_ghosts
@@ -20,6 +21,7 @@ from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER, FACE, LOWER, UPPER, Grid
 from simjax.jaxpr.jaxpr_parts import part
 from simjax.jaxpr.varying import cast_varying, vary_like, varying_axes
+from simjax.notebook import all_in_a_line
 from simjax.stencil.evaluate import evaluate, trace_stencil
 from simjax.stencil.padding import Reach, Sides, lines, padded, reach_of, with_edges
 
@@ -64,6 +66,7 @@ class Domain(eqx.Module):
         steps_per_exchange: int = 0,
         lines: Sequence[tuple[Array, Array] | None] | None = None,
     ):
+        require_kind("Domain.grid", grid, Grid, "a Grid; write Domain(Grid((16, 16)))")
         self.grid = grid
         self.lines = tuple(lines) if lines is not None else (None,) * grid.ndim
         self.split = tuple(split) if split is not None else (None,) * grid.ndim
@@ -72,14 +75,15 @@ class Domain(eqx.Module):
         self.steps_per_exchange = steps_per_exchange
 
     def __check_init__(self):
-        if len(self.split) != self.grid.ndim:
+        if len(self.split) != self.grid.ndim or not all(isinstance(one, tuple | None) for one in self.split):
             raise ConfigurationError(
-                f"Domain.split has {len(self.split)} entries for a grid of {self.grid.ndim} axes; write one "
-                "(mesh axis, count) or None per axis."
+                f"Domain.split={self.split}: expected ('x', 2), mesh axis and count, or None for {self.grid.ndim} axes."
             )
         for axis, entry in enumerate(self.split):
             if entry is not None and self.grid.shape[axis] % entry[1]:
                 raise ConfigurationError(not_divisible(axis, self.grid.shape[axis], *entry))
+
+    __repr__ = all_in_a_line
 
     # ------------------------------------------------------------------ geometry
 

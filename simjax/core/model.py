@@ -135,6 +135,10 @@ class Model(eqx.Module):
 
     domain: eqx.AbstractVar[Domain]
 
+    def __repr__(self) -> str:
+        """The class and its grid; `equinox.tree_pformat` shows all of a model."""
+        return f"{type(self).__name__} on {self.domain.grid}"
+
     @classmethod
     def declared(cls) -> dict[str, Any]:
         """The properties of a declaration that follow from the class; see `models.declaration.model`."""

@@ -11,11 +11,12 @@ import numpy as np
 from jax import Array
 from jax.sharding import PartitionSpec
 
-from simjax.arguments import taken_over
+from simjax.arguments import shown, taken_over
 from simjax.driver.differentiable_run import DifferentiableRun
 from simjax.driver.shared_programs import share
 from simjax.driver.start.mesh_choice import with_devices
 from simjax.errors import ConfigurationError, NumericalError
+from simjax.notebook import line
 from simjax.parallel import distribute
 from simjax.schema.config import Config
 from simjax.status import OK, spoiled
@@ -75,6 +76,14 @@ class RunFunction:
         rollout.provide_room(self.values, self._known)
         self._program = share(("run function", rollout.structure, names), lambda: _program(rollout.bare(), names))
 
+    def __repr__(self) -> str:
+        rows = [
+            ("numbers", ", ".join(self.values)),
+            ("fields", ", ".join(self.fields)),
+            ("frames", len(self.times) - 1),
+        ]
+        return line("RunFunction", rows)
+
     def __call__(self, values: Mapping[str, Any] | None = None, fields: Mapping[str, Any] | None = None) -> Trajectory:
         """The run with these numbers and fields, and the configuration's own where none is given.
 
@@ -89,10 +98,10 @@ class RunFunction:
 
         Raises NumericalError where the run fails; inside a transform, where nothing can be raised, all of it is NaN.
         """
-        chosen = {**self.values, **_known_among("values", values or {}, self.values)}
+        chosen = {**self.values, **_known_among("values", {} if values is None else values, self.values)}
         numbers = {name: jnp.asarray(taken_over(value), self._dtype) for name, value in chosen.items()}
         given = {section: dict(arrays) for section, arrays in self._known.items()}
-        for path, components in _known_among("fields", fields or {}, self.fields).items():
+        for path, components in _known_among("fields", {} if fields is None else fields, self.fields).items():
             section, name = path.split(".", 1)
             given_parts = components if isinstance(components, (tuple, list)) else (components,)
             parts = tuple(taken_over(part) for part in given_parts)
@@ -112,6 +121,9 @@ class RunFunction:
 
 
 def _known_among(argument: str, given: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, Any]:
+    if not isinstance(given, Mapping):
+        first = next(iter(known), "name")
+        raise ConfigurationError(f"{argument}={shown(given)}: expected a mapping by name, such as {{{first!r}: ...}}.")
     for name in given:
         if name not in known:
             more = "; name it in differentiable(fields=[...])" if argument == "fields" else ""

@@ -26,8 +26,9 @@ from simjax.parallel import distribute
 from simjax.schema.config import Config
 from simjax.schema.devices import MeshConfig
 from simjax.status import OK, reasons
+from simjax.stepping.attempts import most_attempts
 from simjax.stepping.checkpointing.plan import Checkpoint
-from simjax.stepping.simulate import Schedule, Trajectory, most_attempts, simulate, time_of
+from simjax.stepping.simulate import Schedule, Trajectory, simulate, time_of
 
 Fields = Mapping[str, Mapping[str, Any]]
 """Section -> name -> arrays: of "initial" and "coefficients" a tuple of components, of "particles" what is given of

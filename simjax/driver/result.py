@@ -11,7 +11,7 @@ import numpy as np
 
 from simjax.driver.programs.programs_of_run import compiled_run
 from simjax.errors import ConfigurationError
-from simjax.notebook import card
+from simjax.notebook import card, line
 from simjax.processes import processes
 from simjax.report.scene import NOWHERE, Scene
 from simjax.schema.config import Config
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from simjax.report.picture import Picture
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(repr=False)
 class Result:
     """The outcome of a run.
 
@@ -42,9 +42,9 @@ class Result:
     statuses: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int32))
     failed_checks: tuple[str, ...] = ()  # a sentence for each property that it must have kept and did not
     _dataset: Any = None
-    _config: Config | None = dataclasses.field(default=None, kw_only=True, repr=False)
+    _config: Config | None = dataclasses.field(default=None, kw_only=True)
     # The last frame with all of its variables, kept where none were written.
-    _last_frame: Callable[[], xarray.Dataset] | None = dataclasses.field(default=None, kw_only=True, repr=False)
+    _last_frame: Callable[[], xarray.Dataset] | None = dataclasses.field(default=None, kw_only=True)
 
     @property
     def ds(self) -> xarray.Dataset:
@@ -100,6 +100,10 @@ class Result:
         if self._config is None or processes().count > 1:
             return NOWHERE
         return compiled_run(self._config).scene().following(self.ds)
+
+    def __repr__(self) -> str:
+        said = [("outcome", self.message), ("folder", self.folder), ("failed checks", " ".join(self.failed_checks))]
+        return line(self._title or "Result", said)
 
     def _repr_html_(self) -> str:
         from simjax.report.picture import Picture

@@ -26,7 +26,7 @@ from simjax.errors import Stopped, stop_error
 from simjax.integrators.integrator import Integrator
 from simjax.io.folder_copy import copied
 from simjax.io.lock import locked
-from simjax.notebook import box_picture, card, in_notebook
+from simjax.notebook import box_picture, card, in_notebook, line
 from simjax.processes import processes
 from simjax.schema.config import Config
 from simjax.stepping.simulate import Schedule
@@ -124,8 +124,9 @@ class Simulation:
         result._config = self.config
         return result
 
-    def _repr_html_(self) -> str:
+    def _rows(self) -> list[tuple[str, object]]:
         config, time = self.config, self.config.time
+        end = f"{time.end:g}" + (f" {units}" if (units := config.schema.time_units) != "1" else "")
         if time.tolerance is not None:
             step = f"errors of steps below {time.tolerance:g}"
         else:
@@ -136,10 +137,10 @@ class Simulation:
             if name in ("x", "y", "z", "ensemble") and count > 1
         }
         grid = None if config.grid is None else grid_of(config.grid_of_fields())
-        rows = [
+        return [
             ("model", config.model),
             ("cells" if grid else "dimensions", " × ".join(map(str, grid.shape)) if grid else config.ndim),
-            ("time", f"to {time.end:g} {config.schema.time_units}, output every {time.output_every:g}, {step}"),
+            ("time", f"to {end}, output every {time.output_every:g}, {step}"),
             ("scheme", time.integrator or ""),
             ("precision", config.precision),
             ("members", config.ensemble.size if config.ensemble.size > 1 else ""),
@@ -147,8 +148,19 @@ class Simulation:
             ("devices", ", ".join(f"{name} {count}" for name, count in mesh.items())),
             ("sought", ", ".join(one.path for one in config.inverse.unknowns) if config.inverse is not None else ""),
         ]
+
+    def __repr__(self) -> str:
+        return line(self._title, self._rows())
+
+    @property
+    def _title(self) -> str:
+        return self.config.title or self.config.experiment_name
+
+    def _repr_html_(self) -> str:
+        config = self.config
+        grid = None if config.grid is None else grid_of(config.grid_of_fields())
         drawn = "" if grid is None else box_picture(grid.lengths, grid.shape)
-        return card(config.title or config.experiment_name, rows, drawn, config.description)
+        return card(self._title, self._rows(), drawn, config.description)
 
     def differentiable(self, **options: Any) -> RunFunction:
         """The run as a function `(values, fields)` for `jax.grad`; options are those of `simjax.RunFunction`."""

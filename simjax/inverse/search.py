@@ -40,7 +40,7 @@ from simjax.io.checkpoint import Checkpoints
 from simjax.io.files import open_in_run
 from simjax.io.folder_copy import copied
 from simjax.io.lock import locked
-from simjax.notebook import card, in_notebook
+from simjax.notebook import card, in_notebook, line
 from simjax.parallel import whole
 from simjax.processes import processes
 from simjax.report.picture import Picture
@@ -57,7 +57,7 @@ BESIDE = 1e-3
 UNPREDICTABLE = 10.0
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(repr=False)
 class SearchResult:
     """Result of a search: its folder (None without files), exit code (0 done, 75 stopped) and a sentence."""
 
@@ -93,16 +93,22 @@ class SearchResult:
             )
         return Picture(path.read_bytes(), path.suffix.removeprefix("."))
 
-    def _repr_html_(self) -> str:
+    def __repr__(self) -> str:
+        return line(self.title, self._rows())
+
+    def _rows(self) -> list[tuple[str, object]]:
         rows: list[tuple[str, object]] = [("outcome", self.message), ("folder", self.folder)]
         if self.answer is not None:
             rows += [(path, _number_with_interval(self.answer, path)) for path in self.answer.intervals]
+        return rows
+
+    def _repr_html_(self) -> str:
         drawn = [
             self._picture(name)._repr_html_()
             for name in ("unknowns.png",)
             if self.folder is not None and (self.folder / name).is_file()
         ]
-        return card(self.title, rows) + "".join(drawn)
+        return card(self.title, self._rows()) + "".join(drawn)
 
 
 def _number_with_interval(answer: Estimate, path: str) -> str:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from simjax.arguments import require_at_least
+from simjax.notebook import all_in_a_line
 from simjax.particles.cells import Cells
 from simjax.particles.migration import rebin, strayed
 from simjax.particles.neighbor_list import Neighbours, neighbours_within
@@ -26,6 +27,8 @@ class Particles(eqx.Module):
     position: Array
     image: Array
     ids: Array
+
+    __repr__ = all_in_a_line
 
 
 class Arrangement(eqx.Module):

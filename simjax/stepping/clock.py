@@ -11,6 +11,7 @@ from jax import Array, lax
 from jax.core import Tracer
 
 from simjax.errors import ConfigurationError
+from simjax.notebook import all_in_a_line
 from simjax.status import OK
 from simjax.stepping.compensated import Pair, added, pair_of, product, total_of
 
@@ -121,6 +122,8 @@ class Schedule(eqx.Module):
         else:
             self.steps = max(1, math.ceil(self.interval / self._dt * (1 - 1e-12)))
 
+    __repr__ = all_in_a_line
+
     @property
     def interval(self) -> float:
         """Time from frame to frame; traced where it is a number of steps of a traced dt."""
@@ -216,6 +219,8 @@ class Clock(eqx.Module):
     smallest_limit: Array
     status: Array
     control: Control | None = None
+
+    __repr__ = all_in_a_line
 
     @classmethod
     def zero(cls, dtype, *, controlled: bool = False) -> "Clock":

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from simjax.arguments import require_kind
 from simjax.core.model import Model, SelfSteppingModel
 from simjax.errors import ConfigurationError
 from simjax.integrators.integrator import Integrator
@@ -29,8 +30,10 @@ def real_dtype(state) -> jnp.dtype:
 
 def required(model: Model, integrator: Integrator | None) -> Integrator:
     """`integrator`, which only a model that takes its own steps can do without."""
-    if integrator is None:
-        raise ConfigurationError(f"integrator=None: {type(model).__name__} needs a scheme; write INTEGRATORS['rk4'].")
+    scheme = integrator if isinstance(integrator, str) else "rk4"
+    what = f"an Integrator, as {type(model).__name__} needs a scheme; write INTEGRATORS[{scheme!r}]"
+    require_kind("integrator", integrator, Integrator, what)
+    assert integrator is not None
     return integrator
 
 

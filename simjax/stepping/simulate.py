@@ -15,11 +15,13 @@ from simjax.integrators.integrator import Integrator, ReversibleIntegrator
 from simjax.integrators.storage import Stored
 from simjax.jaxpr.platform import launches_count
 from simjax.jaxpr.varying import steady_carry, vary_like
+from simjax.notebook import all_in_a_line
 from simjax.status import (
     FRAME_UNFINISHED,
     OK,
     spoiled,
 )
+from simjax.stepping.arguments_of_runs import require_own, shapes_told
 from simjax.stepping.checkpointing.binomial_scan import binomial_scan, stored_type
 from simjax.stepping.checkpointing.host_memory import device_memory, members_of, require_host_memory
 from simjax.stepping.checkpointing.loops import repeat
@@ -55,10 +57,6 @@ OnFault = Literal["raise", "nan", "keep"]
 """The fate of a run that does not come to its end, see `simulate`."""
 
 
-MOST_ATTEMPTS = 10**6
-"""The most steps of a frame whose steps are counted."""
-
-
 class Trajectory(eqx.Module):
     """Result of `simulate`.
 
@@ -77,6 +75,8 @@ class Trajectory(eqx.Module):
     state: Any
     clock: Clock
     observed: Any
+
+    __repr__ = all_in_a_line
 
 
 def advance(
@@ -308,6 +308,7 @@ def simulate(
         not zero if the run stopped early on a fault; the clock stands where the state was good last.
 
     Raises:
+        ConfigurationError: params or state of another kind or shape than the model's, or an integrator that is none.
         NumericalError: the run stopped early, with `on_fault="raise"`.
 
     Examples:
@@ -323,7 +324,10 @@ def simulate(
     """
     if on_fault not in ("raise", "nan", "keep"):
         raise ConfigurationError(f"simulate: on_fault={on_fault!r}: expected 'raise', 'nan' or 'keep'.")
+    require_own(model, params=params, state=state)
     params, state = jax.tree.map(as_of_jax, (params, state))
+    if not isinstance(model, SelfSteppingModel):
+        required(model, integrator)
     start = clock_at_start(real_dtype(state), schedule) if clock is None else clock
     given, params = params, vary_like(params, state)  # what is observed is made of those that all devices share
     chosen = _planned(model, integrator, params, checkpoint, frames, schedule, (state, start))
@@ -333,7 +337,8 @@ def simulate(
         observed = None if observe is None else observe(time_of(clock, schedule), state, given)
         return observed if on_fault == "keep" else spoiled(observed, clock.status)
 
-    carry, observed = _all_frames(model, integrator, params, (state, start), schedule, frames, chosen, look)
+    with shapes_told(model, state):
+        carry, observed = _all_frames(model, integrator, params, (state, start), schedule, frames, chosen, look)
     state, end = carry
     if on_fault == "raise" and not is_traced(end):
         raise_on_fault(end, schedule)
@@ -379,26 +384,6 @@ def _all_frames(
     if chosen.policy == "two_level" and frames > 1:
         frame = jax.checkpoint(frame, prevent_cse=False)
     return lax.scan(frame, begin, None, length=frames)
-
-
-def most_attempts(
-    model: Model, integrator: Integrator | None, params, state, clock: Clock, schedule: Schedule, *, frames: int
-) -> Array:
-    """The most steps that one of some frames takes, those included whose error is too large; without derivatives."""
-
-    def one(carry, _=None):
-        state, before = carry
-        until = before.frame + 1
-        after = advance(model, integrator, params, state, before, schedule, steps=MOST_ATTEMPTS, until=until)
-        return after, _attempts(after[1]) - _attempts(before)
-
-    _, begin = steady_carry(lambda carry: one(carry)[0], (state, clock))
-    return jnp.max(lax.scan(one, begin, None, length=frames)[1])
-
-
-def _attempts(clock: Clock) -> Array:
-    assert clock.control is not None
-    return clock.step + clock.control.rejected
 
 
 def integrate(

@@ -422,7 +422,7 @@ REFUSALS = {
     ),
     "split of another rank": (
         lambda: Domain(Grid((4, 4)), (None,)),
-        "Domain.split has 1 entries for a grid of 2 axes; write one (mesh axis, count) or None per axis.",
+        "Domain.split=(None,): expected ('x', 2), mesh axis and count, or None for 2 axes.",
     ),
     "halo wider than the block": (
         lambda: Domain(Grid((12, 6)), (("x", 6), None)).pad(jnp.zeros((2, 6)), center_layout([WRAP, WRAP]), 3),
