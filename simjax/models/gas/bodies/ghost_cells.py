@@ -138,17 +138,20 @@ def halo_of(grid: Grid, reach: int) -> int:
     return math.ceil((reach * widest + max(reach * widest, image)) / min(h)) + AROUND[-1]
 
 
-def _widths(domain: Domain, layout: FieldLayout, halo: int, dtype) -> list[Array]:
-    """Widths of the cells of this block along each axis, with `halo` more at both ends, as lines."""
-    counts = [n + 2 * halo for n in domain.block_shape]
-    spacing = domain.spacing(layout, halo, dtype)
-    return [jnp.broadcast_to(jnp.asarray(h, dtype).ravel(), (n,)) for h, n in zip(spacing, counts, strict=True)]
+def _apart(domain: Domain, layout: FieldLayout, halo: int, dtype) -> list[Array]:
+    """Distances between the centres of neighbours along each axis, of this block with `halo` more at both ends."""
+    grid, found = domain.grid, []
+    wrapped = [axis for axis in grid.stretched if layout.is_periodic(axis)]
+    centres = domain.coordinates((CENTER,) * grid.ndim, dtype, (halo,) * grid.ndim, wrapped)
+    for axis, (n, h, x) in enumerate(zip(domain.block_shape, grid.mean_spacing, centres, strict=True)):
+        steps = jnp.diff(x.ravel()) if axis in grid.stretched else jnp.full(n + 2 * halo - 1, h, dtype)
+        found.append(jnp.mod(steps, grid.lengths[axis]) if axis in wrapped else steps)
+    return found
 
 
-def _offsets(widths: Array, place: Array, halo: int) -> Array:
+def _offsets(apart: Array, place: Array, halo: int) -> Array:
     """Places of the centres of the 2 halo + 1 cells around each cell along an axis, from its own, (2 halo + 1, K)."""
-    near = widths[place[None] + jnp.arange(2 * halo + 1, dtype=jnp.int32)[:, None]]
-    steps = 0.5 * (near[1:] + near[:-1])
+    steps = apart[place[None] + jnp.arange(2 * halo, dtype=jnp.int32)[:, None]]
     above = jnp.cumsum(steps[halo:], 0)
     below = -jnp.cumsum(steps[:halo][::-1], 0)[::-1]
     return jnp.concatenate([below, jnp.zeros_like(above[:1]), above])
@@ -170,10 +173,8 @@ def ghost_cells(domain: Domain, layout: FieldLayout, distance: Array, reach: int
     found = jnp.nonzero(behind.ravel(), size=room, fill_value=size)[0].astype(jnp.int32)
     used, last = found < size, size - 1
     places = jnp.unravel_index(jnp.minimum(found, last), block)
-    offsets = [
-        _offsets(widths, place, halo)
-        for widths, place in zip(_widths(domain, layout, halo, distance.dtype), places, strict=True)
-    ]
+    steps = _apart(domain, layout, halo, distance.dtype)
+    offsets = [_offsets(apart, place, halo) for apart, place in zip(steps, places, strict=True)]
     near = _Near(padded, [place + halo for place in places], [(-u[halo - 1], u[halo + 1]) for u in offsets])
     h = [0.5 * (above + below) for below, above in near.apart]
 
@@ -249,10 +250,13 @@ class _Further(Boundary):
     def ghost(self, edge, *, axis, side, offset, width, spacing, t, positions):
         where = axis - len(spacing)
         first, second = lines(edge, where, 0, 1), lines(edge, where, 1, 1)
-        number = jnp.arange(1, width + 1, dtype=edge.dtype)
-        return first + number.reshape([width if k == where % edge.ndim else 1 for k in range(edge.ndim)]) * (
-            first - second
+        number = jnp.arange(width, dtype=edge.dtype).reshape(
+            [width if k == where % edge.ndim else 1 for k in range(edge.ndim)]
         )
+        # From the side, of the ghosts as of the cells that they mirror.
+        away = (number + 0.5) * spacing[axis]
+        nearest, next_one = lines(away, where, 0, 1), lines(away, where, 1, 1)
+        return first + (nearest + away) / (next_one - nearest) * (first - second)
 
 
 def _going_on(layout: FieldLayout) -> FieldLayout:
