@@ -911,6 +911,21 @@ MUTATIONS = [
         "tests/models/gas/test_stretched_bodies.py::test_a_box_gains_what_bodies_give",
     ),
     Mutation(
+        "the way to a surface is searched in steps of the widest cells",
+        "models/flow/bodies/surface_readings.py",
+        "float(grid.widths(axis).min())",
+        "float(grid.widths(axis).max())",
+        "tests/models/gas/test_stretched_bodies.py::"
+        "test_a_surface_that_is_thinner_than_the_mean_width_of_cells_is_read",
+    ),
+    Mutation(
+        "the middle of a thin body is taken for a curve",
+        "models/gas/bodies/ghost_cells.py",
+        "MOST_FOLD = 0.02",
+        "MOST_FOLD = 20.0",
+        "tests/models/gas/test_gas_bodies.py::test_a_stream_along_a_plate_stays_one[thin]",
+    ),
+    Mutation(
         "gas that has met no wall is taken for smooth",
         "models/gas/bodies/ghost_cells.py",
         "return -(ratio + (1 - ratio) * jnp.clip(share, 0.0, 1.0)) * velocity",

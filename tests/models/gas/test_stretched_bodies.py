@@ -14,6 +14,7 @@ from simjax.core.domain import Domain
 from simjax.core.mappings import lines
 from simjax.errors import ConfigurationError
 from simjax.grid import Grid
+from simjax.instruments.body_surface import nearest_points
 from simjax.models.flow.bodies.solids import Solid
 from simjax.models.gas.boundaries import GasInflow, GasOutflow
 from simjax.models.gas.compressible import Compressible
@@ -114,3 +115,16 @@ def test_cells_that_are_long_and_narrow_beside_a_surface_are_refused():
     ball = Solid(lambda t, x, y: jnp.hypot(x - 0.5, y - 0.5) - 0.2)
     with pytest.raises(ConfigurationError, match="at most 1.5 times as long as wide"):
         gas((24, 48), [PERIODIC] * 2, MUSCL, (0.0, 0.0), (1.0, 1.0), solid=ball)
+
+
+def test_a_surface_that_is_thinner_than_the_mean_width_of_cells_is_read():
+    core = "0.05*(2*s - 1) + 0.95*(2*s - 1)**7"
+    ball = Solid(lambda t, x, y: jnp.hypot(x, y) - 0.15)
+    model = gas((48, 48), [PERIODIC] * 2, MUSCL, (-10.0, -10.0), (10.0, 10.0), core, solid=ball)
+    assert model.domain.grid.widths(0).min() < 0.03 and model.domain.grid.mean_spacing[0] > 0.4
+    points = nearest_points([[0.18 * math.cos(a), 0.18 * math.sin(a)] for a in (0.3, 1.9, 4.0)])
+    read = model.along_bodies(0.0, start(model, 1.4, (0.0, 0.0), 0.9), IDEAL, points)
+    found = np.hypot(np.asarray(read["position_x"]), np.asarray(read["position_y"]))
+    # Distances are linear between cells: the square of a cell over eight radii.
+    np.testing.assert_allclose(found, 0.15, atol=1e-3)
+    np.testing.assert_allclose(np.asarray(read["pressure"]), 0.9, rtol=1e-12)

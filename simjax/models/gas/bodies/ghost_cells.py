@@ -47,6 +47,8 @@ MOST_SURFACE = 8
 """Surface of bodies that there is room for, over a face of a cube of as many cells, where it is not known before."""
 MOST_CELLS = 2**24
 """Cells of a grid up to which ghost cells are counted before anything is compiled."""
+MOST_FOLD = 0.02
+"""The most by which a slope differs from that towards the nearer surface, over the largest: more has two surfaces."""
 MOST_RATIO = 1.5
 """The most by which widths of cells beside a surface may differ on a stretched grid, of one axis and between axes."""
 
@@ -185,7 +187,8 @@ def ghost_cells(domain: Domain, layout: FieldLayout, distance: Array, reach: int
     depth = jnp.minimum(-near.value({}) * per, reach * functools.reduce(jnp.maximum, h))
     image = jnp.maximum(depth, functools.reduce(jnp.hypot, h))
     apart = depth + image
-    bend = [[near.bend(a, b) * per for b in range(ndim)] for a in range(ndim)]
+    folded = functools.reduce(jnp.logical_or, (near.folded(axis) for axis in range(ndim)))
+    bend = [[jnp.where(folded, 0, near.bend(a, b) * per) for b in range(ndim)] for a in range(ndim)]
     curved = smooth_root(sum((b * b for row in bend for b in row), jnp.zeros((), apart.dtype)))
     kept = 1 / jnp.maximum(1.0, apart * curved / MOST_GROWTH)
 
@@ -331,6 +334,9 @@ class _Near:
     def __init__(self, padded: Array, places: Sequence[Array], apart: Sequence[tuple[Array, Array]]):
         self.apart = apart
         ways: list[tuple[int, ...]] = [*itertools.product((-1, 0, 1), repeat=padded.ndim)]
+        ways += [
+            tuple(by if k == axis else 0 for k in range(padded.ndim)) for axis in range(padded.ndim) for by in (-2, 2)
+        ]
         found = _at(padded, _number(places, padded.shape)[None] + _steps(ways, padded.shape)[:, None])
         self.values = dict(zip(ways, found, strict=True))
 
@@ -345,8 +351,26 @@ class _Near:
         return (middle - self.value({axis: -1})) / below, (self.value({axis: 1}) - middle) / above
 
     def slope(self, axis: int) -> Array:
+        """The slope there; in a thin body that of the way to the nearer surface, of second order like it."""
         (below, above), (first, second) = self.apart[axis], self._slopes(axis)
-        return (above * first + below * second) / (below + above)
+        central = (above * first + below * second) / (below + above)
+        return jnp.where(self.folded(axis), self._towards_surface(axis), central)
+
+    def folded(self, axis: int) -> Array:
+        """Tell whether another surface is as near to the cells on one side: slopes differ by more than a curve's."""
+        (below, above), (first, second) = self.apart[axis], self._slopes(axis)
+        central = (above * first + below * second) / (below + above)
+        every = [jnp.abs(slope) for k in range(len(self.apart)) for slope in self._slopes(k)]
+        change = jnp.abs(central - self._towards_surface(axis))
+        return change > MOST_FOLD * functools.reduce(jnp.maximum, every)
+
+    def _towards_surface(self, axis: int) -> Array:
+        """The slope by three cells, to the side on which the distance is the larger."""
+        (below, above), (first, second) = self.apart[axis], self._slopes(axis)
+        up, down = self.value({axis: 1}), self.value({axis: -1})
+        # The widths of the next cell but one are about those of the next one.
+        beyond = (self.value({axis: 2}) - up) / above, (down - self.value({axis: -2})) / below
+        return jnp.where(up > down, second + 0.5 * (second - beyond[0]), first + 0.5 * (first - beyond[1]))
 
     def bend(self, a: int, b: int) -> Array:
         """A second derivative."""
