@@ -885,8 +885,8 @@ MUTATIONS = [
     Mutation(
         "cells beside a body in a gas are of one width",
         "models/gas/bodies/ghost_cells.py",
-        "(above * first + below * second) / (below + above)",
-        "(below * first + above * second) / (below + above)",
+        "(middle - self.value({axis: -1})) / below",
+        "(middle - self.value({axis: -1})) / above",
         "tests/models/gas/test_stretched_bodies.py::test_a_stream_along_an_inclined_wall_stays_one[muscl]",
     ),
     Mutation(

@@ -352,17 +352,17 @@ class _Near:
 
     def slope(self, axis: int) -> Array:
         """The slope there; in a thin body that of the way to the nearer surface, of second order like it."""
-        (below, above), (first, second) = self.apart[axis], self._slopes(axis)
-        central = (above * first + below * second) / (below + above)
-        return jnp.where(self.folded(axis), self._towards_surface(axis), central)
+        return jnp.where(self.folded(axis), self._towards_surface(axis), self._central(axis))
 
     def folded(self, axis: int) -> Array:
         """Tell whether another surface is as near to the cells on one side: slopes differ by more than a curve's."""
-        (below, above), (first, second) = self.apart[axis], self._slopes(axis)
-        central = (above * first + below * second) / (below + above)
         every = [jnp.abs(slope) for k in range(len(self.apart)) for slope in self._slopes(k)]
-        change = jnp.abs(central - self._towards_surface(axis))
+        change = jnp.abs(self._central(axis) - self._towards_surface(axis))
         return change > MOST_FOLD * functools.reduce(jnp.maximum, every)
+
+    def _central(self, axis: int) -> Array:
+        (below, above), (first, second) = self.apart[axis], self._slopes(axis)
+        return (above * first + below * second) / (below + above)
 
     def _towards_surface(self, axis: int) -> Array:
         """The slope by three cells, to the side on which the distance is the larger."""
