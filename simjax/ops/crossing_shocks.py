@@ -18,7 +18,7 @@ WEAK, STRONG = 0.25, 0.5
 
 
 def at_faces(padded: Primitive, axis: int, ndim: int, gamma: Array, width: int) -> Array:
-    """How far a shock runs across each of the n + 1 faces along `axis`, 0 to 1, of a block padded along all axes.
+    """The share, 0 to 1, of a shock across each of the n + 1 faces along `axis`, of a block padded along all axes.
 
     The strength along another axis is the drop of the velocity over the speed of sound, or the change of pressure over
     the mean one, whichever is less: shear layers have no change of pressure, and expansions have no drop. Of the two
@@ -43,7 +43,7 @@ def at_faces(padded: Primitive, axis: int, ndim: int, gamma: Array, width: int) 
 
 
 def _beside(u: Array, axis: int, other: int, by: int, ndim: int, width: int) -> Array:
-    """Of the cells beside the faces along `axis` those that lie so many cells further along another axis."""
+    """The cells that lie so many cells further along another axis than those beside the faces along `axis`."""
     first, last = [width] * ndim, [width] * ndim
     first[axis], last[axis] = width - 1, width - 1
     first[other], last[other] = width + by, width - by

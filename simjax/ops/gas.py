@@ -142,7 +142,7 @@ def limited_faces(
 
 
 class _Given(NamedTuple):
-    """What is given on faces: gamma, hydrostatic rises of pressure if any, and the shocks that run across if asked."""
+    """Values on faces: gamma, hydrostatic rises of pressure if any, and shares of shocks that run across if asked."""
 
     gamma: Array
     rises: Sequence[Array] | None
