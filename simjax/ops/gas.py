@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from simjax.arguments import require_one_of
+from simjax.ops.crossing_shocks import at_faces
 from simjax.ops.positivity import CellAtFace, flux_share, limit_flux, limit_state, state_share
 from simjax.ops.reconstruction import INTERPOLATIONS, LINEAR5, Reconstruction, pad_only
 from simjax.ops.riemann import (
@@ -20,6 +21,7 @@ from simjax.ops.riemann import (
     carry_scalars,
     conserved,
     exact_flux,
+    hll,
     sound_speed,
     squared_norm,
 )
@@ -104,12 +106,13 @@ def convective_flux(
     SIAM J. Sci. Comput. 35, A1137. `rises` are the hydrostatic differences of pressure between the 2 width cells
     around each face, from below to above; they are taken out of the pressure before it is interpolated.
     """
-    return of_windows(*_flux_parts(axis, ndim, scheme), padded, (gamma, rises), ndim)
+    return of_windows(*_flux_parts(axis, ndim, scheme), padded, _given(padded, axis, ndim, gamma, scheme, rises), ndim)
 
 
 def convective_differences(padded: Primitive, axis: int, ndim: int, gamma: Array, scheme: GasScheme) -> Conserved:
     """Differences of `convective_flux` between the two faces of each of the n cells along `axis`."""
-    return differences_of_windows(*_flux_parts(axis, ndim, scheme), padded, (gamma, None), ndim)
+    given = _given(padded, axis, ndim, gamma, scheme, None)
+    return differences_of_windows(*_flux_parts(axis, ndim, scheme), padded, given, ndim)
 
 
 def limited_faces(
@@ -134,7 +137,25 @@ def limited_faces(
         return jnp.minimum(share, flux_share(flux, *_cells_at_face(around, given, axis)))
 
     parts = [*map(_of_cells_at_rest, (*before, states)), share]
-    return of_windows(_of_cell(axis), parts, _windows(axis, ndim, width), padded, (gamma, rises), ndim) < 1
+    given = _given(padded, axis, ndim, gamma, scheme, rises)
+    return of_windows(_of_cell(axis), parts, _windows(axis, ndim, width), padded, given, ndim) < 1
+
+
+class _Given(NamedTuple):
+    """Values on faces: gamma, hydrostatic rises of pressure if any, and shares of shocks that run across if asked."""
+
+    gamma: Array
+    rises: Sequence[Array] | None
+    crossing: Array | None
+
+
+def _given(
+    padded: Primitive, axis: int, ndim: int, gamma: Array, scheme: GasScheme, rises: Sequence[Array] | None
+) -> _Given:
+    crossing = None
+    if scheme.flux == "hllc_all_speed" and ndim > 1:
+        crossing = at_faces(padded, axis, ndim, gamma, scheme.interpolation.width)
+    return _Given(gamma, rises, crossing)
 
 
 def _flux_parts(axis: int, ndim: int, scheme: GasScheme) -> tuple[Callable, list[Callable], Windows]:
@@ -160,9 +181,8 @@ def _of_cell(axis: int) -> Callable:
     """The part that gives primitives, conserved densities, their exact flux, the fastest signal and Sigma of a cell."""
 
     def of_cell(w: Primitive, given) -> tuple[Primitive, Conserved, Conserved, Array, Array | None]:
-        gamma, _ = given
-        q = conserved(w, gamma)
-        speed = jnp.abs(w.velocity[axis]) + sound_speed(w, gamma)
+        q = conserved(w, given.gamma)
+        speed = jnp.abs(w.velocity[axis]) + sound_speed(w, given.gamma)
         return w._replace(entropic=None), q, exact_flux(w, q, axis), speed, w.entropic
 
     return of_cell
@@ -171,11 +191,11 @@ def _of_cell(axis: int) -> Callable:
 def _at_rest(around, given) -> list[Primitive]:
     """Primitives of the cells around each face without the hydrostatic part of the pressure."""
     cells = [cell for cell, *_ in around]
-    return cells if given[1] is None else _without_rises(cells, given[1])
+    return cells if given.rises is None else _without_rises(cells, given.rises)
 
 
 def _of_cells_at_rest(part: Callable) -> Callable:
-    return lambda found, around, given: part(found, _at_rest(around, given), given[0])
+    return lambda found, around, given: part(found, _at_rest(around, given), given.gamma)
 
 
 def _limited_states(sides: tuple[Primitive, Primitive], cells: list[Primitive]) -> tuple[Primitive, Primitive]:
@@ -189,7 +209,11 @@ def _upwind_parts(axis: int, scheme: GasScheme) -> list[Callable]:
 
     def upwind(sides, _, given) -> Conserved:
         left, right = sides
-        return stored(carry_scalars(scheme.riemann_flux(left, right, axis, given[0]), left, right))
+        flux = scheme.riemann_flux(left, right, axis, given.gamma)
+        if given.crossing is not None:
+            # Along a shock HLL spreads what differs between its cells, which else grows.
+            flux = jax.tree.map(lambda f, g: f + given.crossing * (g - f), flux, hll(left, right, axis, given.gamma))
+        return stored(carry_scalars(flux, left, right))
 
     def curved(flux, around, given) -> Conserved:
         resting = _at_rest(around, given)
@@ -213,7 +237,7 @@ def _cells_at_face(around, given, axis: int) -> tuple[CellAtFace, CellAtFace, Ar
 
     def cell_at(k: int) -> CellAtFace:
         flux = _lifted(fluxes[k], axis, resting[k], cells[k])
-        return CellAtFace(states[k], flux, cells[k].pressure / (given[0] - 1))
+        return CellAtFace(states[k], flux, cells[k].pressure / (given.gamma - 1))
 
     return cell_at(above - 1), cell_at(above), jnp.maximum(speeds[above - 1], speeds[above])
 

@@ -70,16 +70,17 @@ def plane_gas(kind=Compressible):
 
 
 def test_a_step_of_a_gas_holds_its_tendency_once():
-    # 2765 with jax 0.10.2; 12 028 with stages, variables and sides of a face one after the other.
+    # 4210, of which 376 are HLL's flux along shocks; 12 028 with stages, variables and sides of a face one by one.
     model, state = plane_gas()
-    assert operations(steps(model, "ssprk3", 4), state) < 4000
+    assert operations(steps(model, "ssprk3", 4), state) < 4600
 
 
 @pytest.mark.slow
 def test_the_gradient_of_a_gas_stays_small():
-    # 12 855 with jax 0.10.2; 45 095 before, which took the compiler more than five minutes and 3.4 GB.
+    # 20 707, of which 2262 are HLL's flux along shocks; 45 095 before stages were one loop, which took a compiler more
+    # than five minutes and 3.4 GB.
     model, state = plane_gas()
-    assert operations(jax.grad(loss(steps(model, "ssprk3", 30))), state) < 16000
+    assert operations(jax.grad(loss(steps(model, "ssprk3", 30))), state) < 23000
 
 
 @pytest.mark.slow

@@ -56,7 +56,6 @@ EXCLUSIONS = Exclusions(
         Exclusion("characteristic", "rings", "as the waves that its conditions hold for are plane"),
         Exclusion("characteristic", "gravity_across", "as its conditions hold for waves in a uniform gas"),
         Exclusion("bodies", "rings", "on which alone the cells beside their surface are known"),
-        Exclusion("bodies", "stretching", "on which alone the cells beside their surface are known"),
         Exclusion("gravity", "bodies", "as the pressure beside their surface is not balanced with it"),
         Exclusion("limited_faces", "bodies", "as faces inside of them would count"),
         Exclusion("several_steps", "bodies", "as their surface reads cells farther than a flux does"),

@@ -138,8 +138,11 @@ def surface_at(domain: Domain, layout: FieldLayout, distance: Array, points: Sur
             (jnp.ones_like(reached),),
         )
 
-    step = 1 / jnp.max(jnp.abs(way) / jnp.asarray([grid.mean_spacing], dtype), 1)
-    steps = jnp.arange(max(grid.shape) + 1, dtype=jnp.int32).astype(dtype)[None]
+    # By the narrowest cells, which lie at bodies: wider steps would pass over one.
+    least = [float(grid.widths(axis).min()) for axis in range(grid.ndim)]
+    count = max(math.ceil(length / h - 1e-6) for length, h in zip(grid.lengths, least, strict=True))
+    step = 1 / jnp.max(jnp.abs(way) / jnp.asarray([least], dtype), 1)
+    steps = jnp.arange(count + 1, dtype=jnp.int32).astype(dtype)[None]
     places = origin[:, None] + (step[:, None] * steps)[..., None] * way[:, None]
     ends = zip(grid.lower, grid.upper, periodic, strict=True)
     within = [(places[..., k] >= a) & (places[..., k] <= b) | wraps for k, (a, b, wraps) in enumerate(ends)]

@@ -172,7 +172,11 @@ def from_bodies(model: Any, t, state: Any, params: Any) -> Conserved:
             line, first = pad_only(inside, axis, grid.ndim, model.width), model.width
             # Of each cell its lower face: one where the gas lies above it, minus one where it lies below.
             way = cut(line, axis, first, first + n) - cut(line, axis, first - 1, first + n - 1)
-            found = jax.tree.map(lambda f, axis=axis, n=n, way=way, h=h: cut(f, axis, 0, n) * way * (1 / h), flux)
+            way = way * (1 / h)
+            for other in grid.stretched:
+                if other != axis:
+                    way = way * model._stretch(other, spacing) * (grid.mean_spacing[0] / grid.mean_spacing[other])
+            found = jax.tree.map(lambda f, axis=axis, n=n, way=way: cut(f, axis, 0, n) * way, flux)
             total = found if total is None else jax.tree.map(jnp.add, total, found)
         return total
 

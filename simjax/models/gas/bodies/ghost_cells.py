@@ -28,6 +28,7 @@ from jax.core import Tracer
 
 from simjax.core.boundary import Boundary, FieldLayout, Periodic, center_layout, lines
 from simjax.core.domain import Domain
+from simjax.errors import ConfigurationError
 from simjax.grid import CENTER, Grid
 from simjax.models.flow.bodies.solid_geometry import inverse, mirrored, on_block
 from simjax.ops.riemann import smooth_root, squared_norm
@@ -46,6 +47,10 @@ MOST_SURFACE = 8
 """Surface of bodies that there is room for, over a face of a cube of as many cells, where it is not known before."""
 MOST_CELLS = 2**24
 """Cells of a grid up to which ghost cells are counted before anything is compiled."""
+MOST_FOLD = 0.02
+"""The most by which a slope differs from that towards the nearer surface, over the largest: more has two surfaces."""
+MOST_RATIO = 1.5
+"""The most by which widths of cells beside a surface may differ on a stretched grid, of one axis and between axes."""
 
 
 class GhostCells(eqx.Module):
@@ -130,8 +135,28 @@ class GhostCells(eqx.Module):
 
 def halo_of(grid: Grid, reach: int) -> int:
     """Cells along an axis from a ghost cell to the farthest cell that its image is interpolated from."""
-    widest, image = max(grid.mean_spacing), math.hypot(*grid.mean_spacing)
-    return math.ceil((reach * widest + max(reach * widest, image)) / min(grid.mean_spacing)) + AROUND[-1]
+    h = (MOST_RATIO, *(1.0,) * (grid.ndim - 1)) if grid.stretched else grid.mean_spacing
+    widest, image = max(h), math.hypot(*h)
+    return math.ceil((reach * widest + max(reach * widest, image)) / min(h)) + AROUND[-1]
+
+
+def _apart(domain: Domain, layout: FieldLayout, halo: int, dtype) -> list[Array]:
+    """Distances between the centres of neighbours along each axis, of this block with `halo` more at both ends."""
+    grid, found = domain.grid, []
+    wrapped = [axis for axis in grid.stretched if layout.is_periodic(axis)]
+    centres = domain.coordinates((CENTER,) * grid.ndim, dtype, (halo,) * grid.ndim, wrapped)
+    for axis, (n, h, x) in enumerate(zip(domain.block_shape, grid.mean_spacing, centres, strict=True)):
+        steps = jnp.diff(x.ravel()) if axis in grid.stretched else jnp.full(n + 2 * halo - 1, h, dtype)
+        found.append(jnp.mod(steps, grid.lengths[axis]) if axis in wrapped else steps)
+    return found
+
+
+def _offsets(apart: Array, place: Array, halo: int) -> Array:
+    """Places of the centres of the 2 halo + 1 cells around each cell along an axis, from its own, (2 halo + 1, K)."""
+    steps = apart[place[None] + jnp.arange(2 * halo, dtype=jnp.int32)[:, None]]
+    above = jnp.cumsum(steps[halo:], 0)
+    below = -jnp.cumsum(steps[:halo][::-1], 0)[::-1]
+    return jnp.concatenate([below, jnp.zeros_like(above[:1]), above])
 
 
 def ghost_cells(domain: Domain, layout: FieldLayout, distance: Array, reach: int, most: int | None) -> GhostCells:
@@ -141,8 +166,8 @@ def ghost_cells(domain: Domain, layout: FieldLayout, distance: Array, reach: int
     positive in the gas, up to a factor. reach: cells that a flux reads beyond a face. most: room for ghost cells in a
     block; None: for those beside `MOST_SURFACE` times the faces of a cube of as many cells.
     """
-    grid, ndim, halo = domain.grid, domain.grid.ndim, halo_of(domain.grid, reach)
-    h, block = grid.mean_spacing, distance.shape
+    ndim, halo = domain.grid.ndim, halo_of(domain.grid, reach)
+    block = distance.shape
     fluid, padded = domain.pad((distance, distance), (mirrored(layout), _going_on(layout)), halo)
     fluid, size = fluid > 0, distance.size
     most = math.ceil(MOST_SURFACE * reach * size ** (1 - 1 / ndim)) if most is None else most
@@ -150,44 +175,55 @@ def ghost_cells(domain: Domain, layout: FieldLayout, distance: Array, reach: int
     found = jnp.nonzero(behind.ravel(), size=room, fill_value=size)[0].astype(jnp.int32)
     used, last = found < size, size - 1
     places = jnp.unravel_index(jnp.minimum(found, last), block)
-    near = _Near(padded, [place + halo for place in places], h)
+    steps = _apart(domain, layout, halo, distance.dtype)
+    offsets = [_offsets(apart, place, halo) for apart, place in zip(steps, places, strict=True)]
+    near = _Near(padded, [place + halo for place in places], [(-u[halo - 1], u[halo + 1]) for u in offsets])
+    h = [0.5 * (above + below) for below, above in near.apart]
 
     slopes = [near.slope(axis) for axis in range(ndim)]
     steepness = smooth_root(squared_norm(tuple(slopes)))
     per = inverse(steepness)
     normal = tuple(slope * per for slope in slopes)
-    depth = jnp.minimum(-near.value({}) * per, reach * max(h))
-    image = jnp.maximum(depth, math.hypot(*h))
+    depth = jnp.minimum(-near.value({}) * per, reach * functools.reduce(jnp.maximum, h))
+    image = jnp.maximum(depth, functools.reduce(jnp.hypot, h))
     apart = depth + image
-    bend = [[near.bend(a, b) * per for b in range(ndim)] for a in range(ndim)]
+    folded = functools.reduce(jnp.logical_or, (near.folded(axis) for axis in range(ndim)))
+    bend = [[jnp.where(folded, 0, near.bend(a, b) * per) for b in range(ndim)] for a in range(ndim)]
     curved = smooth_root(sum((b * b for row in bend for b in row), jnp.zeros((), apart.dtype)))
     kept = 1 / jnp.maximum(1.0, apart * curved / MOST_GROWTH)
 
-    at, fractions = [], []
-    for axis, place in enumerate(places):
-        cells = normal[axis] * apart / h[axis]
-        below = jnp.clip(jnp.floor(jax.lax.stop_gradient(cells)), -halo - AROUND[0], halo - AROUND[-1])
-        at.append(place + halo + below.astype(jnp.int32))
-        fractions.append(cells - below)
+    at, around, near_enough = [], [], jnp.ones_like(used)
+    for place, u, slope in zip(places, offsets, normal, strict=True):
+        target = slope * apart
+        below = jnp.sum(u <= target[None], 0, dtype=jnp.int32) - 1
+        first, last = -AROUND[0], 2 * halo - AROUND[-1]
+        near_enough &= (below >= first) & (below <= last)
+        below = jnp.clip(below, first, last)
+        at.append(place + below)
+        beside_image = [jnp.take_along_axis(u, (below + by)[None], 0)[0] for by in AROUND]
+        # In widths of cells there.
+        width = beside_image[2] - beside_image[1]
+        around.append(dict(zip(AROUND, [(v - target) / width for v in beside_image], strict=True)))
     # Beyond a side the gas is that of the cells mirrored in it, where these are no body.
     ways, known = _around(ndim), fluid & (padded > 0)
     number = _number(at, padded.shape)
     inside = _at(known, number[None] + _steps(ways, padded.shape)[:, None])
     beside = inside & jnp.asarray([set(way) <= {0, 1} for way in ways])[:, None]
     # In bodies thinner than the reach of an image, and deep in them, it may lie in no gas.
+    enough = (jnp.sum(behind) <= room) & (near_enough | ~used).all()
     used = used & beside.any(0)
     # Where nothing is used, one cell counts: a state of zero would have no derivative.
     only = jnp.asarray([way == (0,) * ndim for way in ways])[:, None]
     beside = jnp.where(used[None], beside, only)
     weights = _weights(
-        jnp.stack([jnp.asarray([way[k] for way in ways], f.dtype)[:, None] - f[None] for k, f in enumerate(fractions)]),
+        jnp.stack([jnp.stack([of_axis[way[k]] for way in ways]) for k, of_axis in enumerate(around)]),
         inside,
     )
     weights = jnp.where(used[None], weights, only.astype(weights.dtype))
     index = jnp.where(used, found, size + jnp.arange(room, dtype=jnp.int32))
     bend = tuple(tuple(kept * b for b in row) for row in bend)
     known = index, number, weights, beside, normal, depth, image, bend
-    return GhostCells(_moved(fluid, (0,) * ndim, halo), *known, jnp.sum(behind) <= room, halo)
+    return GhostCells(_moved(fluid, (0,) * ndim, halo), *known, enough, halo)
 
 
 def _weights(places: Array, inside: Array) -> Array:
@@ -217,10 +253,13 @@ class _Further(Boundary):
     def ghost(self, edge, *, axis, side, offset, width, spacing, t, positions):
         where = axis - len(spacing)
         first, second = lines(edge, where, 0, 1), lines(edge, where, 1, 1)
-        number = jnp.arange(1, width + 1, dtype=edge.dtype)
-        return first + number.reshape([width if k == where % edge.ndim else 1 for k in range(edge.ndim)]) * (
-            first - second
+        number = jnp.arange(width, dtype=edge.dtype).reshape(
+            [width if k == where % edge.ndim else 1 for k in range(edge.ndim)]
         )
+        # From the side, of the ghosts as of the cells that they mirror.
+        away = (number + 0.5) * spacing[axis]
+        nearest, next_one = lines(away, where, 0, 1), lines(away, where, 1, 1)
+        return first + (nearest + away) / (next_one - nearest) * (first - second)
 
 
 def _going_on(layout: FieldLayout) -> FieldLayout:
@@ -247,9 +286,28 @@ def room_for(domain: Domain, layout: FieldLayout, known: Array | Callable, reach
             sizes = [(reach, reach) if k == axis else (0, 0) for k in range(ndim)]
             inside = np.pad(inside, sizes, mode="wrap" if layout.is_periodic(axis) else "edge")
         behind = np.asarray(_behind(jnp.asarray(inside), reach, reach))
+    _require_even(whole.grid, behind)
     blocks = [k for n, size in zip(behind.shape, domain.block_shape, strict=True) for k in (n // size, size)]
     counts = behind.reshape(blocks).sum(tuple(range(1, 2 * ndim, 2)))
     return int(spare * counts.max()) + 64
+
+
+def _require_even(grid: Grid, behind: np.ndarray) -> None:
+    """Refuse cells beside a surface whose widths differ much: images of ghost cells lie within so many of them.
+
+    Raises:
+        ConfigurationError: with the largest ratio.
+    """
+    if not grid.stretched or not behind.any():
+        return
+    near = [grid.widths(axis)[places] for axis, places in enumerate(np.nonzero(behind))]
+    ratio = (np.max(near, 0) / np.min(near, 0)).max()
+    if ratio > MOST_RATIO:
+        raise ConfigurationError(
+            f"coefficients.solid: expected cells that are at most {MOST_RATIO:g} times as long as wide beside the "
+            f"surface of bodies in a gas, and got {ratio:.3g} times; write grid.shape and grid.stretch with cells of "
+            "one width there."
+        )
 
 
 def _behind(fluid: Array, reach: int, width: int) -> Array:
@@ -268,28 +326,60 @@ def _moved(u: Array, way: Sequence[int], width: int) -> Array:
 
 
 class _Near:
-    """Differences of a padded distance around some of its cells, of which `places` are the numbers along each axis."""
+    """Differences of a padded distance around some of its cells, of which `places` are the numbers along each axis.
 
-    def __init__(self, padded: Array, places: Sequence[Array], h: Sequence[float]):
-        self.h = h
+    apart: of each axis the distances to the centre of the cell below and of the one above.
+    """
+
+    def __init__(self, padded: Array, places: Sequence[Array], apart: Sequence[tuple[Array, Array]]):
+        self.apart = apart
         ways: list[tuple[int, ...]] = [*itertools.product((-1, 0, 1), repeat=padded.ndim)]
+        ways += [
+            tuple(by if k == axis else 0 for k in range(padded.ndim)) for axis in range(padded.ndim) for by in (-2, 2)
+        ]
         found = _at(padded, _number(places, padded.shape)[None] + _steps(ways, padded.shape)[:, None])
         self.values = dict(zip(ways, found, strict=True))
 
     def value(self, moved: Mapping[int, int]) -> Array:
         """The distance in the cells that are moved by so many along axes."""
-        return self.values[tuple(moved.get(axis, 0) for axis in range(len(self.h)))]
+        return self.values[tuple(moved.get(axis, 0) for axis in range(len(self.apart)))]
+
+    def _slopes(self, axis: int) -> tuple[Array, Array]:
+        """Slopes to the cell below and to the one above."""
+        below, above = self.apart[axis]
+        middle = self.value({})
+        return (middle - self.value({axis: -1})) / below, (self.value({axis: 1}) - middle) / above
 
     def slope(self, axis: int) -> Array:
-        return (self.value({axis: 1}) - self.value({axis: -1})) * (0.5 / self.h[axis])
+        """The slope there; in a thin body that of the way to the nearer surface, of second order like it."""
+        return jnp.where(self.folded(axis), self._towards_surface(axis), self._central(axis))
+
+    def folded(self, axis: int) -> Array:
+        """Tell whether another surface is as near to the cells on one side: slopes differ by more than a curve's."""
+        every = [jnp.abs(slope) for k in range(len(self.apart)) for slope in self._slopes(k)]
+        change = jnp.abs(self._central(axis) - self._towards_surface(axis))
+        return change > MOST_FOLD * functools.reduce(jnp.maximum, every)
+
+    def _central(self, axis: int) -> Array:
+        (below, above), (first, second) = self.apart[axis], self._slopes(axis)
+        return (above * first + below * second) / (below + above)
+
+    def _towards_surface(self, axis: int) -> Array:
+        """The slope by three cells, to the side on which the distance is the larger."""
+        (below, above), (first, second) = self.apart[axis], self._slopes(axis)
+        up, down = self.value({axis: 1}), self.value({axis: -1})
+        # The widths of the next cell but one are about those of the next one.
+        beyond = (self.value({axis: 2}) - up) / above, (down - self.value({axis: -2})) / below
+        return jnp.where(up > down, second + 0.5 * (second - beyond[0]), first + 0.5 * (first - beyond[1]))
 
     def bend(self, a: int, b: int) -> Array:
         """A second derivative."""
         if a == b:
-            return (self.value({a: 1}) - 2 * self.value({}) + self.value({a: -1})) * (1 / self.h[a] ** 2)
+            first, second = self._slopes(a)
+            return (second - first) * (2 / sum(self.apart[a]))
         alike = self.value({a: 1, b: 1}) + self.value({a: -1, b: -1})
         apart = self.value({a: 1, b: -1}) + self.value({a: -1, b: 1})
-        return (alike - apart) * (0.25 / (self.h[a] * self.h[b]))
+        return (alike - apart) / (sum(self.apart[a]) * sum(self.apart[b]))
 
 
 def _around(ndim: int) -> list[tuple[int, ...]]:
