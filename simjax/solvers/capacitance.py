@@ -7,7 +7,7 @@ obey a small dense system, the capacitance matrix (Buzbee, Dorr, George and Golu
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -17,8 +17,10 @@ from jaxtyping import Float
 
 from simjax.core.boundary import Dirichlet, FieldLayout
 from simjax.core.domain import Domain
+from simjax.jaxpr.varying import vary_like
 from simjax.solvers import dense
 from simjax.solvers.elliptic import Elliptic, cut, elliptic
+from simjax.solvers.implicit_derivative import symmetric_solve
 from simjax.solvers.multigrid import Approximate
 from simjax.solvers.poisson import spectral_inverse
 
@@ -26,6 +28,9 @@ from simjax.solvers.poisson import spectral_inverse
 MOST_SOURCES = 2048
 # Bytes of the matrix, in those of a field: fewer than some twenty iterations without it move.
 MOST_FIELDS = 24
+# Error of what the matrix gives back of a probe of its inverse, in roundings: of 140 to 2800 sources around round bodies
+# they were 70 to 2100, and the residual of a solve was within twice that of the direct solve without bodies.
+MOST_ROUNDINGS = 10000
 
 
 def most_sources(domain: Domain) -> int:
@@ -37,12 +42,14 @@ class Sources(eqx.Module):
     """Cells beside bodies, in a list of fixed length, and the inverse of the capacitance matrix between them.
 
     places: for each axis the index in the whole grid; there: which entries of the list are cells. matrix: zero where
-    they were more than the list holds, or where bodies part the fluid into regions, for which it is singular.
+    they were more than the list holds, or where bodies part the fluid into regions, for which it is singular. exact:
+    whether it is the inverse to rounding.
     """
 
     places: tuple[Array, ...]
     there: Array
     matrix: Array
+    exact: Array
 
     def _within(self, domain: Domain) -> tuple[tuple[Array, ...], Array]:
         """Indices within this block, clipped to it, and a mask of those that lie in it."""
@@ -67,13 +74,15 @@ class Unobstructed(eqx.Module):
     """The direct solve without bodies on the cells with fluid: a symmetric positive operator, like a `Multigrid`.
 
     With `sources` it is the inverse to rounding. Alone it is as near to it as the energy of a field around bodies is to
-    that of its smoothest continuation through them: mesh-independent, and worse the narrower gaps are.
+    that of its smoothest continuation through them: mesh-independent, and worse the narrower gaps are. joined: whether
+    the fluid is known to be one region, for which sources serve.
     """
 
     operator: Elliptic
     layout: FieldLayout
     connected: Array
     sources: Sources | None
+    joined: bool = eqx.field(static=True)
 
     def inverses(self, shift) -> tuple[Array, ...]:
         """Inverse diagonals for smoothing: none, since the solve is direct."""
@@ -126,19 +135,20 @@ class SinglePrecision(eqx.Module):
         return jnp.asarray(shift + 100 * eps * sum(1 / h**2 for h in self.domain.grid.mean_spacing), jnp.float32)
 
 
-def unobstructed(operator: Elliptic, layout: FieldLayout, capacity: int = 0) -> Unobstructed:
+def unobstructed(operator: Elliptic, layout: FieldLayout, capacity: int = 0, joined: bool = False) -> Unobstructed:
     """The direct solve without bodies, with up to `capacity` sources beside them; carries no gradient.
 
     Args:
         operator: -div(k grad x) on a uniform grid, with k = 1 away from bodies.
         layout: of x.
         capacity: length of the list of sources; 0: none.
+        joined: whether the fluid is known to be one region, and the list long enough.
     """
     conductances = lax.stop_gradient(operator.conductances)
     operator = Elliptic(operator.domain, operator.layout, conductances, operator.mass, operator.closed)
     connected = operator.diagonal(0.0) > 0
     sources = _sources(operator, layout, connected, capacity) if capacity else None
-    return Unobstructed(operator, layout, connected, sources)
+    return Unobstructed(operator, layout, connected, sources, joined)
 
 
 def _sources(operator: Elliptic, layout: FieldLayout, connected: Array, capacity: int) -> Sources:
@@ -148,7 +158,7 @@ def _sources(operator: Elliptic, layout: FieldLayout, connected: Array, capacity
     numbers = jnp.nonzero(altered, size=capacity, fill_value=altered.size)[0].astype(jnp.int32)
     there = numbers < altered.size
     places = jnp.unravel_index(jnp.where(there, numbers, 0), shape)
-    empty = Sources(tuple(places), there, jnp.zeros((), dtype))
+    empty = Sources(tuple(places), there, jnp.zeros((), dtype), jnp.zeros((), bool))
     unit = jnp.eye(capacity, dtype=dtype)
     matrix = jnp.where(there[:, None] & there[None, :], _capacitance(operator, layout, empty), unit)
     matrix = lax.optimization_barrier(matrix)  # else it is formed anew in each use
@@ -156,8 +166,45 @@ def _sources(operator: Elliptic, layout: FieldLayout, connected: Array, capacity
     # Regions that bodies part make it singular: then what it gives back is not what was put in.
     probe = 1.0 + (jnp.arange(capacity) % 3).astype(dtype)
     back = jnp.matmul(matrix, jnp.matmul(inverse, probe, precision=lax.Precision.HIGHEST))
-    fits = (jnp.max(jnp.abs(back - probe)) < 1e-2) & (jnp.sum(altered) <= capacity)
-    return Sources(tuple(places), there, jnp.where(fits, inverse, 0.0))
+    error, whole = jnp.max(jnp.abs(back - probe)), jnp.sum(altered) <= capacity
+    exact = whole & (error < MOST_ROUNDINGS * jnp.finfo(dtype).eps)
+    return Sources(tuple(places), there, jnp.where(whole & (error < 1e-2), inverse, 0.0), exact)
+
+
+def solve_around(
+    operator: Elliptic,
+    inverse: Approximate,
+    right: Float[Array, "..."],
+    known: Float[Array, "..."],
+    iterated: Callable[[Array, Array], Array],
+) -> Array:
+    """x with -div(k grad x) = right: one cycle where that is the inverse to rounding, else what `iterated` finds.
+
+    The residual of a direct solve is that of the solve without bodies: roundings of the largest terms of A x. Where the
+    fluid is known to be one region nothing is iterated, and x is not a number should sources not serve after all.
+
+    Args:
+        operator: A, differentiable in its conductances.
+        inverse: near its inverse.
+        right: this block's right side, without a mean where A is singular.
+        known: what x is a change of, which `iterated` may be given too; zero where derivatives are solved for.
+        iterated: x of `right` and `known`, for an inverse that is not exact; needs no derivative.
+    """
+    if not isinstance(inverse, Unobstructed) or inverse.sources is None:
+        return iterated(right, known)
+    operator, inverse, right, known = vary_like((operator, inverse, right, known), (operator, right, known))
+
+    def direct(right: Array, _: Array) -> Array:
+        return inverse.cycle(right, 0.0, ())
+
+    def solve(_, given):
+        if inverse.joined:
+            found = jnp.where(inverse.sources.exact, direct(*given), jnp.nan)
+        else:
+            found = lax.cond(inverse.sources.exact, direct, iterated, *given)
+        return found, given[1]
+
+    return symmetric_solve(lambda pair: (operator(pair[0], 0.0), pair[1]), (right, known), solve)[0]
 
 
 def _altered(operator: Elliptic, layout: FieldLayout) -> Array:

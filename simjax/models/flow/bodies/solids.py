@@ -49,6 +49,7 @@ from simjax.models.flow.bodies.solid_geometry import (
 from simjax.models.flow.bodies.solid_moments import displaced, moments, planes
 from simjax.ops.difference import shift
 from simjax.ops.spacing import Spacing
+from simjax.solvers.capacitance import solve_around
 from simjax.solvers.elliptic import Elliptic, cut, elliptic
 from simjax.solvers.multigrid import Approximate, solve_elliptic
 from simjax.stencil.formulation import stores_values
@@ -383,16 +384,15 @@ def potential(immersion: Immersion, domain: Domain, divergence: Array, impulse: 
         some = domain.sum(cut_cells.astype(right.dtype)) > 0
         taken = jnp.where(some, jnp.where(cut_cells, operator.diagonal(0.0), 0.0), connected.astype(right.dtype))
         right = without_mean(right - taken * (domain.sum(volumes * right) / domain.sum(volumes * taken)))
-    known = operator(lax.stop_gradient(impulse), 0.0)
-    found = solve_elliptic(
-        operator,
-        immersion.inverse,
-        -volumes * right,
-        shift,
-        tolerance=100 * eps,
-        limit=MOST_ITERATIONS,
-        scale=jnp.sqrt(domain.dot(known, known)),
-    ).solution
+
+    def iterated(right: Array, impulse: Array) -> Array:
+        known = operator(impulse, 0.0)
+        scale = jnp.sqrt(domain.dot(known, known))
+        return solve_elliptic(
+            operator, immersion.inverse, right, shift, tolerance=100 * eps, limit=MOST_ITERATIONS, scale=scale
+        ).solution
+
+    found = solve_around(operator, immersion.inverse, -volumes * right, lax.stop_gradient(impulse), iterated)
     return without_mean(found) if operator.closed else jnp.where(connected, found, 0.0)
 
 
