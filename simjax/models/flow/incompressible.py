@@ -240,8 +240,12 @@ class Incompressible(ExplicitModel, FlowBudgets):
 
     @property
     def loops_over_stages(self) -> bool:
-        """True around bodies, whose pressure takes most of a program, and of eddies where long stages are looped."""
-        return self.solid is not None or (self.momentum.turbulence != "none" and loops_over_long_stages())
+        """True around bodies whose pressure is iterated for, which takes most of a program, and where long stages are
+        looped of other bodies and of eddies.
+        """
+        if self.around is not None and not self.around.direct:
+            return True
+        return (self.solid is not None or self.momentum.turbulence != "none") and loops_over_long_stages()
 
     def fault(self, t, params):
         """Check that prescribed velocities that depend on time carry no net volume into the box."""
@@ -349,7 +353,8 @@ class Incompressible(ExplicitModel, FlowBudgets):
             return self.immersion
         solid = self.solid if solid is None else solid
         assert solid is not None and self.around is not None
-        return solid.immersion(self.domain, self.projection.layout, t, t.dtype, self.around.approximate)
+        around = self.around
+        return solid.immersion(self.domain, self.projection.layout, t, t.dtype, around.approximate, around.box)
 
     def unphysical(self, state, params):
         return {} if state.body is None else solid_stage.unphysical(self, state, params)

@@ -12,6 +12,7 @@ from simjax.core.domain import Domain
 from simjax.grid import CENTER
 from simjax.models.axisymmetric_grid import relative_volumes
 from simjax.models.flow.axisymmetric_flow import volumes_around
+from simjax.models.flow.bodies.body_box import Box
 from simjax.models.flow.bodies.solid_geometry import (
     OF_CELLS,
     at_nodes,
@@ -85,8 +86,12 @@ def turning(domain: Domain, layout: FieldLayout, component: int, spin: Sequence[
     return total
 
 
-def moments(domain: Domain, layout: FieldLayout, fields: Sequence[Array], centre: Array) -> tuple[Array, Array]:
+def moments(
+    domain: Domain, layout: FieldLayout, fields: Sequence[Array], centre: Array, box: Box
+) -> tuple[Array, Array]:
     """Sums of a field of vectors on the faces of each axis, times volumes, and of its moments about a point.
+
+    fields: in the box, outside of which they vanish.
 
     Returns:
         One number for each axis, and one in a plane or three in space.
@@ -95,9 +100,9 @@ def moments(domain: Domain, layout: FieldLayout, fields: Sequence[Array], centre
     sums: list[Array] = []
     turned: list[Array] = [jnp.zeros((), centre.dtype)] * len(planes(ndim))
     for axis, u in enumerate(fields):
-        amount = volume * scaled(u, *volumes_around(domain, layout, (axis,), u.dtype))
+        amount = volume * scaled(u, *box.lines(volumes_around(domain, layout, (axis,), u.dtype)))
         sums.append(jnp.sum(amount))
-        r = arms(domain, layout, face_offset(domain, axis), centre)
+        r = [box.cut(arm) for arm in arms(domain, layout, face_offset(domain, axis), centre)]
         for number, (a, b) in enumerate(planes(ndim)):
             if axis == a:
                 turned[number] = turned[number] - jnp.sum(amount * r[b])

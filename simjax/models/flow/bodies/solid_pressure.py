@@ -7,10 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
 from simjax.grid import CENTER
+from simjax.models.flow.bodies.body_box import Box, all_of, box_around
 from simjax.models.flow.bodies.solids import Solid
 from simjax.solvers.capacitance import SinglePrecision, most_sources, unobstructed
 from simjax.solvers.elliptic import Elliptic
@@ -22,15 +25,23 @@ ROUND = 0.05
 
 
 class SolidPressure(eqx.Module):
-    """The approximate inverse that conjugate gradients take around bodies.
+    """The way to the pressure around bodies, and what is known of them before anything is compiled.
 
     method: `spectral`: the direct solve without bodies, which `capacity` sources in cells beside them make the inverse
-    to rounding, so that one iteration serves; or `multigrid`: one V-cycle. capacity: zero where there are too many such
-    cells, or their number is not known beforehand.
+    to rounding; or `multigrid`: one V-cycle in each iteration of conjugate gradients. capacity: zero where there are
+    too many such cells, or their number is not known beforehand. joined: whether the fluid is known to be one region,
+    so that sources serve and nothing is iterated. box: outside of which nothing is known of bodies.
     """
 
     method: str = eqx.field(static=True)
     capacity: int = eqx.field(static=True)
+    joined: bool = eqx.field(static=True)
+    box: Box = eqx.field(static=True)
+
+    @property
+    def direct(self) -> bool:
+        """Tell whether one direct solve is enough, whatever the flow."""
+        return self.capacity > 0 and self.joined
 
     def sentence(self) -> str:
         """The method in words."""
@@ -42,7 +53,7 @@ class SolidPressure(eqx.Module):
     def approximate(self, operator: Elliptic, layout: FieldLayout) -> Approximate:
         """The approximate inverse of an operator, without a gradient; in single precision if without sources."""
         if self.capacity:
-            return unobstructed(operator, layout, self.capacity)
+            return unobstructed(operator, layout, self.capacity, self.joined)
         domain, low = operator.domain, jnp.float32
         if jnp.result_type(*operator.conductances) == low:
             return self._without_sources(operator, layout)
@@ -59,26 +70,51 @@ def solid_pressure(domain: Domain, layout: FieldLayout, solid: Solid, method: st
     `auto` is spectral with sources, where these are known and few enough, else multigrid: alone the direct solve needs
     twice the iterations around one body, and the more the narrower the fluid between bodies is.
     """
+    whole, periodic = _known(domain, solid), [layout.is_periodic(axis) for axis in range(domain.grid.ndim)]
+    box = all_of(domain) if whole is None else box_around(domain, whole, periodic)
     if method == "multigrid" or domain.grid.stretched:
-        return SolidPressure("multigrid", 0)
-    count = _count(domain, layout, solid)
+        return SolidPressure("multigrid", 0, False, box)
+    count = solid.beside
+    if count is None or not solid.fixed:
+        count = 0 if whole is None else cells_beside(whole, periodic)
     capacity = count if 0 < count <= most_sources(domain) and has_transforms(domain, layout) else 0
-    return SolidPressure("spectral" if capacity or method == "spectral" else "multigrid", capacity)
+    joined = capacity > 0 and solid.beside is None and whole is not None and is_one_region(whole, periodic)
+    return SolidPressure("spectral" if capacity or method == "spectral" else "multigrid", capacity, joined, box)
 
 
-def _count(domain: Domain, layout: FieldLayout, solid: Solid) -> int:
-    """The number of cells beside bodies that do not move; zero where it is not known beforehand."""
-    if not solid.fixed or solid.beside is not None:
-        return solid.beside or 0
+def _known(domain: Domain, solid: Solid) -> np.ndarray | None:
+    """The distance of the cells of the whole grid from bodies that do not move; None: it is not known beforehand."""
+    if not solid.fixed:
+        return None
     distance = solid.distance
     if callable(distance):
         with jax.ensure_compile_time_eval():
             places = domain.unsplit().coordinates((CENTER,) * domain.grid.ndim)
             distance = distance(jnp.zeros(()), *places)
     if isinstance(distance, Tracer | jax.ShapeDtypeStruct) or np.ndim(distance) and distance.shape != domain.grid.shape:
-        return 0
-    whole = np.broadcast_to(np.asarray(distance), domain.grid.shape)
-    return cells_beside(whole, [layout.is_periodic(axis) for axis in range(domain.grid.ndim)])
+        return None
+    return np.broadcast_to(np.asarray(distance), domain.grid.shape)
+
+
+def is_one_region(distance: np.ndarray, periodic: Sequence[bool]) -> bool:
+    """Tell whether the fluid is one region, whose parts are joined by faces that are open for certain.
+
+    Single cells that hang on by less count as no region: their rows of the capacitance matrix scale with what they
+    hang on by.
+    """
+    numbers, ndim = np.arange(distance.size).reshape(distance.shape), distance.ndim
+    steps = [np.abs(distance - np.roll(distance, 1, axis)) for axis in range(ndim)]
+    within = distance > ROUND * np.maximum.reduce(steps)
+    ends = []
+    for axis, wrapped in enumerate(periodic):
+        both = within & np.roll(within, -1, axis)
+        if not wrapped:
+            both[tuple(-1 if k == axis else slice(None) for k in range(ndim))] = False
+        ends.append(np.stack([numbers[both], np.roll(numbers, -1, axis)[both]]))
+    first, second = np.concatenate(ends, axis=1)
+    joined = coo_array((np.ones(len(first), np.int8), (first, second)), (distance.size,) * 2)
+    _, region = connected_components(joined, directed=False)
+    return int(np.sum(np.bincount(region) > 1)) == 1
 
 
 def cells_beside(distance: np.ndarray, periodic: Sequence[bool]) -> int:

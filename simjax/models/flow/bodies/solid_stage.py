@@ -52,15 +52,15 @@ def constrained(flow: Any, t, dt, state: Any, params: Any):
         moves = free_body.moving(flow.solid.free, domain.grid.ndim, before.elapsed)
         motions = free_body.motions(immersion, domain, layout, t, reach)
         offered = [u - v for u, v in zip(state.velocity, joined, strict=True)]
-        offered = jnp.concatenate(moments(domain, layout, offered, immersion.faces.centre)) + jnp.stack(before.beside)
+        offered = moments(domain, layout, offered, immersion.faces.centre, immersion.box)
+        offered = jnp.concatenate(offered) + jnp.stack(before.beside)
         motion = free_body.next_motion(body, params.body, bulk, moves, offered, motions.taken)
         motion = _of_all_blocks(domain, motion)
         carried, blocked = (free_body.together(one, motion) for one in (motions.carried, motions.blocked))
         joined, immersion = tuple(map(jnp.add, joined, carried)), immersion.moved_by(blocked)
     joined = domain.impose(joined, flow.layouts, t)
-    flowing = immersion.through(domain, joined, layouts, t)
     step, known = jnp.asarray(dt, now.dtype), projection.gradient(inverse(before.elapsed) * before.impulse)
-    flowing = tuple(map(jnp.add, flowing, solids.seepage(immersion, known, SEEPAGE * step)))
+    flowing = _flowing(domain, immersion, joined, layouts, t, solids.seepage(immersion, known, SEEPAGE * step))
     divergence = _less_swelling(flow, immersion, t, projection.divergence(flowing, t, layouts))
     phi = solids.potential(immersion, domain, divergence, before.impulse)
     slopes = projection.gradient(phi)
@@ -73,9 +73,24 @@ def constrained(flow: Any, t, dt, state: Any, params: Any):
     elif flow.solid.moving:
         length = jnp.asarray(dt, now.dtype)
         after = solids.with_more(after, *flow.solid.inertia(domain, layout, immersion.faces, now, length))
+    box = immersion.box
     parts = zip(joined, immersion.projected, slopes, strict=True)
-    around = tuple(u - share * slope for u, share, slope in parts)
+    around = tuple(box.put(u - slope, box.cut(u) - share * box.cut(slope)) for u, share, slope in parts)
     return around, projection.outlets_after(state.outlets, phi), after, body
+
+
+def _flowing(
+    domain: Domain,
+    immersion: solids.Immersion,
+    velocity: Sequence[Array],
+    layouts: Sequence[FieldLayout],
+    t,
+    seeping: Sequence[Array] | None = None,
+) -> tuple[Array, ...]:
+    """Volume per time and area that flows through faces, with what seeps in the box of the bodies."""
+    within = immersion.through(domain, velocity, layouts, t)
+    within = within if seeping is None else tuple(map(jnp.add, within, seeping))
+    return tuple(map(immersion.box.put, velocity, within))
 
 
 def reach_of(domain: Domain, viscosity: Array, reaction: solids.Reaction) -> solids.Reach:
@@ -159,7 +174,7 @@ def bulk_of(flow: Any, params: Any) -> Bulk:
         phi = solids.potential(immersion, domain, divergence, jnp.zeros_like(divergence))
         slopes = zip(immersion.projected, flow.projection.gradient(phi), strict=True)
         pushed = [(1 - share) * slope for share, slope in slopes]
-        return jnp.concatenate(moments(domain, layout, pushed, immersion.faces.centre))
+        return jnp.concatenate(moments(domain, layout, pushed, immersion.faces.centre, immersion.box))
 
     every = (tuple(map(jnp.stack, zip(*part, strict=True))) for part in (motions.carried, motions.blocked))
     return Bulk(displaced_of(flow, params), jax.lax.map(taken, tuple(every)).T)
@@ -191,9 +206,10 @@ def acting(
     rates = solids.slowing(domain, layout, faces, u, flow.layouts_at(t, state), t, reach)
     slowed = tuple(params.viscosity * rate for rate in rates)
     # Forces act on the fluid alone: what they give to faces in the place of bodies is no force of the fluid.
-    beside = [-a - closed * f for a, closed, f in zip(slowed, faces.closed, forcing, strict=True)]
-    beside = jnp.concatenate(moments(domain, layout, beside, faces.centre))
+    beside = [-a - closed * faces.box.cut(f) for a, closed, f in zip(slowed, faces.closed, forcing, strict=True)]
+    beside = jnp.concatenate(moments(domain, layout, beside, faces.centre, faces.box))
     body = None if state.body is None else free_body.rates(state.body, params.body, displaced_of(flow, params))
+    slowed = tuple(map(faces.box.spread, slowed))
     return slowed, solids.acting(state.reaction, list(beside)), body
 
 
@@ -213,8 +229,7 @@ def flow_through_faces(
     immersion = flow.immersion_at(jnp.asarray(t, state.velocity[0].dtype))
     slopes = flow.projection.gradient(state.reaction.pressure)
     seeping = solids.seepage(immersion, slopes, SEEPAGE * state.reaction.step)
-    flowing = tuple(map(jnp.add, immersion.through(flow.domain, state.velocity, layouts, t), seeping))
-    return flowing, swelling(flow, immersion, t)
+    return _flowing(flow.domain, immersion, state.velocity, layouts, t, seeping), swelling(flow, immersion, t)
 
 
 def swelling(flow: Any, immersion: solids.Immersion, t) -> Array | None:
@@ -229,7 +244,8 @@ def swelling(flow: Any, immersion: solids.Immersion, t) -> Array | None:
     velocity = immersion.faces.velocity
     assert velocity is not None
     kinds = (mirrored(flow.projection.layout),) * len(velocity)
-    return immersion.solid * flow.projection.divergence(velocity, t, kinds)
+    gained = flow.projection.divergence(velocity, t, kinds)
+    return immersion.box.spread(immersion.solid * immersion.box.cut(gained))
 
 
 def _less_swelling(flow: Any, immersion: solids.Immersion, t, divergence: Array) -> Array:
@@ -251,7 +267,7 @@ def divergence(flow: Any, t, state: Any, params: Any) -> Array:
         still = jnp.zeros((), now.dtype)
         motions = free_body.motions(immersion, domain, layout, t, solids.Reach(still, still))
         immersion = immersion.moved_by(free_body.together(motions.blocked, state.body.motion))
-    flowing = immersion.through(domain, state.velocity, layouts, t)
+    flowing = _flowing(domain, immersion, state.velocity, layouts, t)
     found = _less_swelling(flow, immersion, t, flow.projection.divergence(flowing, t, layouts))
     return jnp.where(immersion.uncut, found, 0.0)
 
