@@ -25,9 +25,9 @@ from simjax.solvers.multigrid import Approximate
 from simjax.solvers.poisson import spectral_inverse
 
 # An inverse of 2048 unknowns takes about a second of a core.
-MOST_SOURCES = 2048
+MOST_SOURCES = 3072
 # Bytes of the matrix, in those of a field: fewer than some twenty iterations without it move.
-MOST_FIELDS = 24
+MOST_FIELDS = 40
 # Error of what the matrix gives back of a probe of its inverse, in roundings: of 140 to 2800 sources around round bodies
 # they were 70 to 2100, and the residual of a solve was within twice that of the direct solve without bodies.
 MOST_ROUNDINGS = 10000
@@ -92,13 +92,17 @@ class Unobstructed(eqx.Module):
     def cycle(self, right: Float[Array, "..."], shift, inverses: Sequence[Array]) -> Float[Array, "..."]:
         """Approximate solution of A x = right, whose shift counts as zero."""
         del shift, inverses
+        return self._without_mean(self.solution(right))
+
+    def solution(self, right: Float[Array, "..."]) -> Float[Array, "..."]:
+        """`cycle` up to a constant where that has no image."""
         x = self._without_bodies(right)
         if self.sources is None:
-            return self._without_mean(x)
+            return x
         domain = self.operator.domain
         left = self.sources.of(domain, right - self.operator(x, 0.0))
         strength = jnp.matmul(self.sources.matrix, left, precision=lax.Precision.HIGHEST)
-        return self._without_mean(self._without_bodies(self.sources.added(domain, right, strength)))
+        return self._without_bodies(self.sources.added(domain, right, strength))
 
     def _without_mean(self, x: Array) -> Array:
         """A field without its mean where a constant has no image: the shift alone would hold against one."""
@@ -148,6 +152,9 @@ def unobstructed(operator: Elliptic, layout: FieldLayout, capacity: int = 0, joi
     operator = Elliptic(operator.domain, operator.layout, conductances, operator.mass, operator.closed)
     connected = operator.diagonal(0.0) > 0
     sources = _sources(operator, layout, connected, capacity) if capacity else None
+    if joined and sources is not None:
+        matrix = jnp.where(sources.exact, sources.matrix, jnp.nan)
+        sources = Sources(sources.places, sources.there, matrix, sources.exact)
     return Unobstructed(operator, layout, connected, sources, joined)
 
 
@@ -178,7 +185,8 @@ def solve_around(
     known: Float[Array, "..."],
     iterated: Callable[[Array, Array], Array],
 ) -> Array:
-    """x with -div(k grad x) = right: one cycle where that is the inverse to rounding, else what `iterated` finds.
+    """x with -div(k grad x) = right, up to a constant where that has no image: one cycle where that is the inverse to
+    rounding, else what `iterated` finds.
 
     The residual of a direct solve is that of the solve without bodies: roundings of the largest terms of A x. Where the
     fluid is known to be one region nothing is iterated, and x is not a number should sources not serve after all.
@@ -195,13 +203,10 @@ def solve_around(
     operator, inverse, right, known = vary_like((operator, inverse, right, known), (operator, right, known))
 
     def direct(right: Array, _: Array) -> Array:
-        return inverse.cycle(right, 0.0, ())
+        return inverse.solution(right)
 
     def solve(_, given):
-        if inverse.joined:
-            found = jnp.where(inverse.sources.exact, direct(*given), jnp.nan)
-        else:
-            found = lax.cond(inverse.sources.exact, direct, iterated, *given)
+        found = direct(*given) if inverse.joined else lax.cond(inverse.sources.exact, direct, iterated, *given)
         return found, given[1]
 
     return symmetric_solve(lambda pair: (operator(pair[0], 0.0), pair[1]), (right, known), solve)[0]

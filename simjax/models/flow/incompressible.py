@@ -365,7 +365,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
         Around bodies that of the last step: zero before the first one.
         """
         if state.reaction is not None:
-            return state.reaction.pressure
+            return solid_stage.pressure(self, t, state)
         walls, slopes = self.projection.still_walls(), self.accelerated(t, state, params, acceleration)
         velocity = self.domain.impose(slopes.velocity, walls, t)
         layouts = with_outlets(self.domain, walls, slopes.outlets, t)

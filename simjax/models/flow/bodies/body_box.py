@@ -101,8 +101,8 @@ class Box:
     def _inside(self) -> Array:
         inside = jnp.ones((), bool)
         for axis, (first, last, n) in enumerate(zip(self.start, self.stop, self.block, strict=True)):
-            place = jnp.arange(n, dtype=jnp.int32).reshape([n if k == axis else 1 for k in range(len(self.block))])
-            inside = inside & (place >= first) & (place < last)
+            place = np.arange(n).reshape([n if k == axis else 1 for k in range(len(self.block))])
+            inside = inside & jnp.asarray((place >= first) & (place < last))
         return inside
 
 

@@ -61,8 +61,8 @@ def constrained(flow: Any, t, dt, state: Any, params: Any):
     joined = domain.impose(joined, flow.layouts, t)
     step, known = jnp.asarray(dt, now.dtype), projection.gradient(inverse(before.elapsed) * before.impulse)
     flowing = _flowing(domain, immersion, joined, layouts, t, solids.seepage(immersion, known, SEEPAGE * step))
-    divergence = _less_swelling(flow, immersion, t, projection.divergence(flowing, t, layouts))
-    phi = solids.potential(immersion, domain, divergence, before.impulse)
+    divergence, gained = projection.divergence(flowing, t, layouts), swelling(flow, immersion, t)
+    phi = solids.potential(immersion, domain, divergence, gained, before.impulse)
     slopes = projection.gradient(phi)
     after = solids.reaction(immersion, domain, layout, before, state.velocity, joined, phi, slopes, step)
     if body is not None and pushed:
@@ -171,7 +171,7 @@ def bulk_of(flow: Any, params: Any) -> Bulk:
         carried, blocked = motion
         through = immersion.moved_by(blocked).through(domain, carried, walls, start)
         divergence = flow.projection.divergence(through, start, walls)
-        phi = solids.potential(immersion, domain, divergence, jnp.zeros_like(divergence))
+        phi = solids.potential(immersion, domain, divergence, None, jnp.zeros_like(divergence))
         slopes = zip(immersion.projected, flow.projection.gradient(phi), strict=True)
         pushed = [(1 - share) * slope for share, slope in slopes]
         return jnp.concatenate(moments(domain, layout, pushed, immersion.faces.centre, immersion.box))
@@ -232,6 +232,18 @@ def flow_through_faces(
     return _flowing(flow.domain, immersion, state.velocity, layouts, t, seeping), swelling(flow, immersion, t)
 
 
+def pressure(flow: Any, t, state: Any) -> Array:
+    """The pressure of the last stage, of zero mean in the fluid unless it is given at a side."""
+    found = state.reaction.pressure
+    if not flow.around.direct:
+        return found
+    immersion, domain = flow.immersion_at(jnp.asarray(t, found.dtype)), flow.domain
+    if not immersion.operator.closed:
+        return found
+    volumes = jnp.where(immersion.active, immersion.operator.mass, 0.0)
+    return found - domain.sum(volumes * found) / domain.sum(volumes)
+
+
 def swelling(flow: Any, immersion: solids.Immersion, t) -> Array | None:
     """The divergence of the velocity of bodies, times the part of each cell in them: what they gain by themselves.
 
@@ -246,11 +258,6 @@ def swelling(flow: Any, immersion: solids.Immersion, t) -> Array | None:
     kinds = (mirrored(flow.projection.layout),) * len(velocity)
     gained = flow.projection.divergence(velocity, t, kinds)
     return immersion.box.spread(immersion.solid * immersion.box.cut(gained))
-
-
-def _less_swelling(flow: Any, immersion: solids.Immersion, t, divergence: Array) -> Array:
-    gained = swelling(flow, immersion, t)
-    return divergence if gained is None else divergence - gained
 
 
 def divergence(flow: Any, t, state: Any, params: Any) -> Array:
@@ -268,7 +275,8 @@ def divergence(flow: Any, t, state: Any, params: Any) -> Array:
         motions = free_body.motions(immersion, domain, layout, t, solids.Reach(still, still))
         immersion = immersion.moved_by(free_body.together(motions.blocked, state.body.motion))
     flowing = _flowing(domain, immersion, state.velocity, layouts, t)
-    found = _less_swelling(flow, immersion, t, flow.projection.divergence(flowing, t, layouts))
+    found, gained = flow.projection.divergence(flowing, t, layouts), swelling(flow, immersion, t)
+    found = found if gained is None else found - gained
     return jnp.where(immersion.uncut, found, 0.0)
 
 
