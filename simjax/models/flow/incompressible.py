@@ -240,12 +240,12 @@ class Incompressible(ExplicitModel, FlowBudgets):
 
     @property
     def loops_over_stages(self) -> bool:
-        """True around bodies whose pressure is iterated for, which takes most of a program, and where long stages are
-        looped of other bodies and of eddies.
+        """True around bodies whose pressure is iterated for, which takes most of a program, and of eddies where long
+        stages are looped.
         """
-        if self.around is not None and not self.around.direct:
-            return True
-        return (self.solid is not None or self.momentum.turbulence != "none") and loops_over_long_stages()
+        if self.around is not None:
+            return not self.around.direct
+        return self.momentum.turbulence != "none" and loops_over_long_stages()
 
     def fault(self, t, params):
         """Check that prescribed velocities that depend on time carry no net volume into the box."""
@@ -278,9 +278,9 @@ class Incompressible(ExplicitModel, FlowBudgets):
         reaction, body, acting = None, None, None
         if state.reaction is not None:
             slowed_by, reaction, body = solid_stage.acting(self, t, state, params, forcing)
-            acting, free = state.reaction.pressure, [k + a for k, a in zip(slopes, slowed_by, strict=True)]
+            acting, free = state.reaction.pressure, slowed_by(slopes)
             pushed = self.projection.gradient(acting)
-            slopes = [k - slope + a for k, slope, a in zip(slopes, pushed, slowed_by, strict=True)]
+            slopes = slowed_by([k - slope for k, slope in zip(slopes, pushed, strict=True)])
         outlets: list[Array | None] = [None] * len(state.outlets)
         for one in self.openings:
             through = velocity_through(self.domain, one, state.velocity, state.outlets)

@@ -14,14 +14,17 @@ from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
 from simjax.grid import CENTER
 from simjax.models.flow.bodies.body_box import Box, all_of, box_around
+from simjax.models.flow.bodies.solid_geometry import OF_CELLS, STEEPEST, shares_of
 from simjax.models.flow.bodies.solids import Solid
 from simjax.solvers.capacitance import SinglePrecision, most_sources, unobstructed
 from simjax.solvers.elliptic import Elliptic
 from simjax.solvers.multigrid import Approximate, multigrid
 from simjax.solvers.poisson import has_transforms
 
-ROUND = 0.05
-"""Share of what the distance changes by in a cell: more than a surface's curvature over three cells takes off it."""
+CERTAIN = 0.05
+"""Share of what the distance changes by in a cell, from which on a face is open for certain."""
+ROUNDING = 1e-3
+"""The same for what rounding and the place of a corner may change: it adds few cells to those that are counted."""
 
 
 class SolidPressure(eqx.Module):
@@ -104,7 +107,7 @@ def is_one_region(distance: np.ndarray, periodic: Sequence[bool]) -> bool:
     """
     numbers, ndim = np.arange(distance.size).reshape(distance.shape), distance.ndim
     steps = [np.abs(distance - np.roll(distance, 1, axis)) for axis in range(ndim)]
-    within = distance > ROUND * np.maximum.reduce(steps)
+    within = distance > CERTAIN * np.maximum.reduce(steps)
     ends = []
     for axis, wrapped in enumerate(periodic):
         both = within & np.roll(within, -1, axis)
@@ -122,21 +125,26 @@ def cells_beside(distance: np.ndarray, periodic: Sequence[bool]) -> int:
     ndim = distance.ndim
     for axis in range(ndim):
         width = [(3 * (k == axis),) * 2 for k in range(ndim)]
-        distance = np.pad(distance, width, mode="wrap" if periodic[axis] else "edge")
+        distance = np.pad(distance, width, mode="wrap" if periodic[axis] else "symmetric")
     touched = np.zeros(distance.shape, bool)
     active = touched.copy()
-    steps = [np.abs(distance - np.roll(distance, 1, axis)) for axis in range(ndim)]
-    # `straightened` moves what is round by less than this.
-    margin = ROUND * np.maximum.reduce(steps)
+    ways = [(np.roll(distance, 1, axis), np.roll(distance, -1, axis)) for axis in range(ndim)]
+    excess = [0.25 * (below - 2 * distance + above) for below, above in ways]
+    most = STEEPEST * sum(0.5 * np.abs(above - below) for below, above in ways)
+    margin = ROUNDING * np.maximum.reduce([np.abs(distance - below) for below, _ in ways])
     for axis in range(ndim):
-        corners = distance
-        for k in range(ndim):
-            corners = corners if k == axis else 0.5 * (corners + np.roll(corners, 1, k))
-        open_, cut = corners > -margin, corners <= margin
-        # Of the volume around a face the corners: the centres beside it along the axis, and edges along the others.
-        for k in range(ndim):
-            by = 1 if k == axis else -1
-            open_, cut = open_ | np.roll(open_, by, k), cut | np.roll(cut, by, k)
-        active |= open_ | np.roll(open_, -1, axis)
-        touched |= cut | np.roll(cut, -1, axis)
+        # Along the axis the parts of volumes are straightened by less than the means of faces are.
+        for own in (1 / 3, 1 / 2):
+            shares = shares_of(ndim, axis, own, OF_CELLS)
+            taken = sum(share * one for share, one in zip(shares, excess, strict=True))
+            corners = distance - np.clip(taken, -most, most)
+            for k in range(ndim):
+                corners = corners if k == axis else 0.5 * (corners + np.roll(corners, 1, k))
+            open_, cut = corners > -margin, corners <= margin
+            # Of the volume around a face the corners: the centres beside it along the axis, and edges along the others.
+            for k in range(ndim):
+                by = 1 if k == axis else -1
+                open_, cut = open_ | np.roll(open_, by, k), cut | np.roll(cut, by, k)
+            active |= open_ | np.roll(open_, -1, axis)
+            touched |= cut | np.roll(cut, -1, axis)
     return int(np.sum((touched & active)[(slice(3, -3),) * ndim]))

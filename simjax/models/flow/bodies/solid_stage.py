@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -59,8 +59,9 @@ def constrained(flow: Any, t, dt, state: Any, params: Any):
         carried, blocked = (free_body.together(one, motion) for one in (motions.carried, motions.blocked))
         joined, immersion = tuple(map(jnp.add, joined, carried)), immersion.moved_by(blocked)
     joined = domain.impose(joined, flow.layouts, t)
-    step, known = jnp.asarray(dt, now.dtype), projection.gradient(inverse(before.elapsed) * before.impulse)
-    flowing = _flowing(domain, immersion, joined, layouts, t, solids.seepage(immersion, known, SEEPAGE * step))
+    step, known = jnp.asarray(dt, now.dtype), inverse(before.elapsed) * before.impulse
+    seeping = solids.seepage(immersion, domain, layout, known, SEEPAGE * step)
+    flowing = _flowing(domain, immersion, joined, layouts, t, seeping)
     divergence, gained = projection.divergence(flowing, t, layouts), swelling(flow, immersion, t)
     phi = solids.potential(immersion, domain, divergence, gained, before.impulse)
     slopes = projection.gradient(phi)
@@ -187,14 +188,14 @@ def longest_step(flow: Any, params: Any) -> Array:
 
 def acting(
     flow: Any, t, state: Any, params: Any, forcing: Sequence[Array]
-) -> tuple[tuple[Array, ...], solids.Reaction, Body | None]:
+) -> tuple[Callable[[Sequence[Array]], list[Array]], solids.Reaction, Body | None]:
     """Effect of bodies between stages.
 
     forcing: the acceleration of the fluid by forces, of each component.
 
     Returns:
-        The acceleration of each component by bodies beside that by ghost values, the rates of change of the reaction,
-        and those of a free body before the fluid acts.
+        What adds the acceleration by bodies, beside that by ghost values, to that of each component, the rates of change
+        of the reaction, and those of a free body before the fluid acts.
     """
     domain, layout, u = flow.domain, flow.projection.layout, state.velocity
     solid, now = _solid_at(flow, state.body, params) or flow.solid, jnp.asarray(t, u[0].dtype)
@@ -209,8 +210,11 @@ def acting(
     beside = [-a - closed * faces.box.cut(f) for a, closed, f in zip(slowed, faces.closed, forcing, strict=True)]
     beside = jnp.concatenate(moments(domain, layout, beside, faces.centre, faces.box))
     body = None if state.body is None else free_body.rates(state.body, params.body, displaced_of(flow, params))
-    slowed = tuple(map(faces.box.spread, slowed))
-    return slowed, solids.acting(state.reaction, list(beside)), body
+
+    def slowed_by(slopes: Sequence[Array]) -> list[Array]:
+        return list(map(faces.box.added, slopes, slowed))
+
+    return slowed_by, solids.acting(state.reaction, list(beside)), body
 
 
 def _of_all_blocks(domain: Domain, tree: Any) -> Any:
@@ -227,8 +231,9 @@ def flow_through_faces(
     Its divergence is the second result: `swelling`.
     """
     immersion = flow.immersion_at(jnp.asarray(t, state.velocity[0].dtype))
-    slopes = flow.projection.gradient(state.reaction.pressure)
-    seeping = solids.seepage(immersion, slopes, SEEPAGE * state.reaction.step)
+    reaction = state.reaction
+    length = SEEPAGE * reaction.step
+    seeping = solids.seepage(immersion, flow.domain, flow.projection.layout, reaction.pressure, length)
     return _flowing(flow.domain, immersion, state.velocity, layouts, t, seeping), swelling(flow, immersion, t)
 
 

@@ -48,6 +48,7 @@ from simjax.models.flow.bodies.solid_geometry import (
     weights_below,
 )
 from simjax.models.flow.bodies.solid_moments import displaced, moments, planes
+from simjax.ops import staggered
 from simjax.ops.difference import shift
 from simjax.ops.spacing import Spacing
 from simjax.solvers.capacitance import solve_around
@@ -395,31 +396,26 @@ def potential(
         mass = box.cut(operator.mass) if operator.mass.ndim else operator.mass
         right = right + immersion.spread * domain.sum(mass * missed)
 
+    volumes = jnp.where(connected, operator.mass, 0.0)
+
     def iterated(right: Array, impulse: Array) -> Array:
+        whole = domain.sum(volumes)
         eps = float(jnp.finfo(right.dtype).eps)
         shift = 100 * eps * sum(1 / h**2 for h in domain.grid.mean_spacing)
-        volumes = jnp.where(connected, operator.mass, 0.0)
-
-        def without_mean(u: Array, weight: Array | float) -> Array:
-            if not operator.closed:
-                return u
-            return jnp.where(connected, u - weight * (domain.sum(u) / domain.sum(weight * connected)), 0.0)
-
         known = operator(impulse, 0.0)
         found = solve_elliptic(
             operator,
             immersion.inverse,
-            without_mean(right, operator.mass),
+            right - volumes * (domain.sum(right) / whole) if operator.closed else right,
             shift,
             tolerance=100 * eps,
             limit=MOST_ITERATIONS,
             scale=jnp.sqrt(domain.dot(known, known)),
         ).solution
-        mean = domain.sum(volumes * found) / domain.sum(volumes) if operator.closed else 0.0
+        mean = domain.sum(volumes * found) / whole if operator.closed else 0.0
         return jnp.where(connected, found - mean, 0.0)
 
-    right = -jnp.where(connected, operator.mass, 0.0) * right
-    found = solve_around(operator, immersion.inverse, right, lax.stop_gradient(impulse), iterated)
+    found = solve_around(operator, immersion.inverse, -volumes * right, lax.stop_gradient(impulse), iterated)
     return jnp.where(connected, found, 0.0)
 
 
@@ -476,15 +472,20 @@ def slowing(
     return tuple(found)
 
 
-def seepage(immersion: Immersion, gradients: Sequence[Array], time: Array) -> tuple[Array, ...]:
+def seepage(
+    immersion: Immersion, domain: Domain, layout: FieldLayout, pressure: Array, time: Array
+) -> tuple[Array, ...]:
     """Flow in the box through faces whose velocity the surface holds, by the gradient of the pressure over a time.
 
     Cells with such faces alone would else have a pressure that nothing bounds, as no velocity yields to it. It is of
     the order of what flows within a cell of the surface by that gradient, of second order; where the surface holds
     faces more and more, it takes over from their own velocity.
     """
-    box = immersion.box
-    return tuple(-time * part * box.cut(slope) for part, slope in zip(immersion.seeping, gradients, strict=True))
+    box, parts = immersion.box, enumerate(immersion.seeping)
+    (around,) = box.with_neighbours(domain, (pressure,), (layout,))
+    lines = _around_box(box, domain.spacing(layout, 1, pressure.dtype))
+    widths = [jnp.broadcast_to(h, around.shape) if isinstance(h, Array) else h for h in lines]
+    return tuple(-time * part * staggered.diff_to_face(around, axis, widths) for axis, part in parts)
 
 
 def reaction(
