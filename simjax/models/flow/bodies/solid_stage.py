@@ -246,7 +246,8 @@ def pressure(flow: Any, t, state: Any) -> Array:
     if not immersion.operator.closed:
         return found
     volumes = jnp.where(immersion.active, immersion.operator.mass, 0.0)
-    return found - domain.sum(volumes * found) / domain.sum(volumes)
+    of_fluid = immersion.active | (immersion.box.spread(immersion.fill) > 0)
+    return jnp.where(of_fluid, found - domain.sum(volumes * found) / domain.sum(volumes), found)
 
 
 def swelling(flow: Any, immersion: solids.Immersion, t) -> Array | None:
