@@ -19,10 +19,10 @@ from simjax.core.boundary import Dirichlet, FieldLayout
 from simjax.core.domain import Domain
 from simjax.jaxpr.varying import vary_like
 from simjax.solvers import dense
-from simjax.solvers.elliptic import Elliptic, cut, elliptic
+from simjax.solvers.elliptic import Elliptic, crop, cut, difference, elliptic
 from simjax.solvers.implicit_derivative import symmetric_solve
 from simjax.solvers.multigrid import Approximate
-from simjax.solvers.poisson import spectral_inverse
+from simjax.solvers.poisson import spectral_inverse, spectral_inverse_within
 
 # An inverse of 2048 unknowns takes about a second of a core.
 MOST_SOURCES = 3072
@@ -36,6 +36,9 @@ MOST_ROUNDINGS = 10000
 def most_sources(domain: Domain) -> int:
     """The number of cells beside bodies up to which a capacitance matrix pays."""
     return min(MOST_SOURCES, math.isqrt(MOST_FIELDS * domain.grid.cells))
+
+
+Window = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 class Sources(eqx.Module):
@@ -75,7 +78,8 @@ class Unobstructed(eqx.Module):
 
     With `sources` it is the inverse to rounding. Alone it is as near to it as the energy of a field around bodies is to
     that of its smoothest continuation through them: mesh-independent, and worse the narrower gaps are. joined: whether
-    the fluid is known to be one region, for which sources serve.
+    the fluid is known to be one region, for which sources serve. within: cells of a block from the first to before the
+    second, among which all sources lie, not on their rim; None: it is not known.
     """
 
     operator: Elliptic
@@ -83,6 +87,7 @@ class Unobstructed(eqx.Module):
     connected: Array
     sources: Sources | None
     joined: bool = eqx.field(static=True)
+    within: Window | None = eqx.field(static=True)
 
     def inverses(self, shift) -> tuple[Array, ...]:
         """Inverse diagonals for smoothing: none, since the solve is direct."""
@@ -96,13 +101,27 @@ class Unobstructed(eqx.Module):
 
     def solution(self, right: Float[Array, "..."]) -> Float[Array, "..."]:
         """`cycle` up to a constant where that has no image."""
-        x = self._without_bodies(right)
         if self.sources is None:
-            return x
+            return self._without_bodies(right)
         domain = self.operator.domain
-        left = self.sources.of(domain, right - self.operator(x, 0.0))
+        left = self.sources.of(domain, self._left(right))
         strength = jnp.matmul(self.sources.matrix, left, precision=lax.Precision.HIGHEST)
         return self._without_bodies(self.sources.added(domain, right, strength))
+
+    def _left(self, right: Array) -> Array:
+        """What the solve without bodies leaves of the right side, right where sources may lie."""
+        if self.within is None:
+            return right - self.operator(self._without_bodies(right), 0.0)
+        domain, (start, stop) = self.operator.domain, self.within
+        found = spectral_inverse_within(domain, self.layout, right, start, stop)
+        x = jnp.where(lax.slice(self.connected, start, stop), -found, 0.0)
+        first, last, ndim = [k + 1 for k in start], [k - 1 for k in stop], x.ndim
+        image = jnp.zeros((), x.dtype)
+        for axis, k in enumerate(self.operator.conductances):
+            faces = lax.slice(k, first, [n + (axis == own) for own, n in enumerate(last)])
+            image = image - difference(faces * difference(crop(x, ndim, axis), axis - ndim), axis - ndim)
+        ends = [(one, n - other, 0) for one, other, n in zip(first, last, right.shape, strict=True)]
+        return right - lax.pad(image, jnp.zeros((), x.dtype), ends)
 
     def _without_mean(self, x: Array) -> Array:
         """A field without its mean where a constant has no image: the shift alone would hold against one."""
@@ -139,7 +158,9 @@ class SinglePrecision(eqx.Module):
         return jnp.asarray(shift + 100 * eps * sum(1 / h**2 for h in self.domain.grid.mean_spacing), jnp.float32)
 
 
-def unobstructed(operator: Elliptic, layout: FieldLayout, capacity: int = 0, joined: bool = False) -> Unobstructed:
+def unobstructed(
+    operator: Elliptic, layout: FieldLayout, capacity: int = 0, joined: bool = False, within: Window | None = None
+) -> Unobstructed:
     """The direct solve without bodies, with up to `capacity` sources beside them; carries no gradient.
 
     Args:
@@ -147,6 +168,7 @@ def unobstructed(operator: Elliptic, layout: FieldLayout, capacity: int = 0, joi
         layout: of x.
         capacity: length of the list of sources; 0: none.
         joined: whether the fluid is known to be one region, and the list long enough.
+        within: see `Unobstructed`.
     """
     conductances = lax.stop_gradient(operator.conductances)
     operator = Elliptic(operator.domain, operator.layout, conductances, operator.mass, operator.closed)
@@ -155,7 +177,7 @@ def unobstructed(operator: Elliptic, layout: FieldLayout, capacity: int = 0, joi
     if joined and sources is not None:
         matrix = jnp.where(sources.exact, sources.matrix, jnp.nan)
         sources = Sources(sources.places, sources.there, matrix, sources.exact)
-    return Unobstructed(operator, layout, connected, sources, joined)
+    return Unobstructed(operator, layout, connected, sources, joined, within)
 
 
 def _sources(operator: Elliptic, layout: FieldLayout, connected: Array, capacity: int) -> Sources:

@@ -160,9 +160,10 @@ def test_nothing_is_iterated_around_a_body_in_one_region():
     model, t = flow(disc), jnp.zeros(())
     params = model.Params(jnp.asarray(0.01), jnp.asarray(0.0))
     state = model.state_from({"velocity": (jnp.ones(model.domain.grid.shape),) * 2}, params)
-    for one, loops in ((model, 0), (flow(disc, solver="multigrid"), 1)):
+    for one, iterates in ((model, False), (flow(disc, solver="multigrid"), True)):
 
         def stage(parts, t, one=one):
             return one.with_parts(parts).constrain(t, t + 1e-2, state, params).velocity
 
-        assert str(jax.make_jaxpr(stage)(jax.jit(lambda one=one: one.constant_parts(params))(), t)).count("while[") == loops
+        parts = jax.jit(lambda one=one: one.constant_parts(params))()
+        assert ("while[" in str(jax.make_jaxpr(stage)(parts, t))) == iterates

@@ -56,7 +56,8 @@ class SolidPressure(eqx.Module):
     def approximate(self, operator: Elliptic, layout: FieldLayout) -> Approximate:
         """The approximate inverse of an operator, without a gradient; in single precision if without sources."""
         if self.capacity:
-            return unobstructed(operator, layout, self.capacity, self.joined)
+            within = (self.box.start, self.box.stop) if self.box.inset else None
+            return unobstructed(operator, layout, self.capacity, self.joined, within)
         domain, low = operator.domain, jnp.float32
         if jnp.result_type(*operator.conductances) == low:
             return self._without_sources(operator, layout)
