@@ -106,6 +106,19 @@ class Box:
         return inside
 
 
+@dataclass(frozen=True)
+class Known:
+    """What is known of bodies that do not move, whatever numbers a run is given.
+
+    beside: at least the number of cells that their surface alters. joined: whether the fluid is one region. box: around
+    them.
+    """
+
+    beside: int
+    joined: bool
+    box: Box
+
+
 def all_of(domain: Domain) -> Box:
     """The box that is the whole block."""
     return Box((0,) * domain.grid.ndim, domain.block_shape, domain.block_shape)

@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import connected_components
 from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
 from simjax.grid import CENTER
-from simjax.models.flow.bodies.body_box import Box, all_of, box_around
+from simjax.models.flow.bodies.body_box import Box, Known, all_of, box_around
 from simjax.models.flow.bodies.solid_geometry import OF_CELLS, STEEPEST, shares_of
 from simjax.models.flow.bodies.solids import Solid
 from simjax.solvers.capacitance import SinglePrecision, most_sources, unobstructed
@@ -74,20 +74,19 @@ def solid_pressure(domain: Domain, layout: FieldLayout, solid: Solid, method: st
     `auto` is spectral with sources, where these are known and few enough, else multigrid: alone the direct solve needs
     twice the iterations around one body, and the more the narrower the fluid between bodies is.
     """
-    whole, periodic = _known(domain, solid), [layout.is_periodic(axis) for axis in range(domain.grid.ndim)]
-    box = all_of(domain) if whole is None else box_around(domain, whole, periodic)
+    known = solid.known or _known(domain, layout, solid)
+    box = all_of(domain) if known is None else known.box
     if method == "multigrid" or domain.grid.stretched:
         return SolidPressure("multigrid", 0, False, box)
-    count = solid.beside
-    if count is None or not solid.fixed:
-        count = 0 if whole is None else cells_beside(whole, periodic)
+    count = 0 if known is None else known.beside
+    count = count if solid.beside is None or not solid.fixed else solid.beside
     capacity = count if 0 < count <= most_sources(domain) and has_transforms(domain, layout) else 0
-    joined = capacity > 0 and solid.beside is None and whole is not None and is_one_region(whole, periodic)
+    joined = capacity > 0 and known is not None and known.joined and capacity >= known.beside
     return SolidPressure("spectral" if capacity or method == "spectral" else "multigrid", capacity, joined, box)
 
 
-def _known(domain: Domain, solid: Solid) -> np.ndarray | None:
-    """The distance of the cells of the whole grid from bodies that do not move; None: it is not known beforehand."""
+def _known(domain: Domain, layout: FieldLayout, solid: Solid) -> Known | None:
+    """What is known of bodies whose distance is; None: it moves, or has traced values."""
     if not solid.fixed:
         return None
     distance = solid.distance
@@ -97,7 +96,14 @@ def _known(domain: Domain, solid: Solid) -> np.ndarray | None:
             distance = distance(jnp.zeros(()), *places)
     if isinstance(distance, Tracer | jax.ShapeDtypeStruct) or np.ndim(distance) and distance.shape != domain.grid.shape:
         return None
-    return np.broadcast_to(np.asarray(distance), domain.grid.shape)
+    whole = np.broadcast_to(np.asarray(distance), domain.grid.shape)
+    return known_of(domain, whole, [layout.is_periodic(axis) for axis in range(domain.grid.ndim)])
+
+
+def known_of(domain: Domain, distance: np.ndarray, periodic: Sequence[bool]) -> Known:
+    """What the distance of the cells of the whole grid tells of bodies."""
+    beside, box = cells_beside(distance, periodic), box_around(domain, distance, periodic)
+    return Known(beside, is_one_region(distance, periodic), box)
 
 
 def is_one_region(distance: np.ndarray, periodic: Sequence[bool]) -> bool:

@@ -21,7 +21,7 @@ from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
 from simjax.grid import CENTER
 from simjax.jaxpr.jaxpr_parts import part
-from simjax.models.flow.bodies.body_box import Box, all_of
+from simjax.models.flow.bodies.body_box import Box, Known, all_of
 from simjax.models.flow.bodies.solid_geometry import (
     OF_CELLS,
     Bends,
@@ -218,7 +218,7 @@ class Solid(eqx.Module):
     before anything is compiled; None: they are counted where the distance is. free: of one rigid body, which motions
     the forces of the fluid change, of "x", "y", "z" and "turn"; its distance is a function, that at the start, and it
     lies inside of the box. None: bodies move as given. about: the point that torques are about, `(ndim,)`; None: the
-    centroid of all bodies.
+    centroid of all bodies. known: what is known of the distance where that is an array of traced values.
 
     Examples:
         >>> def distance(t, x, y):
@@ -234,6 +234,7 @@ class Solid(eqx.Module):
     beside: int | None = eqx.field(static=True, default=None)
     free: tuple[str, ...] | None = eqx.field(static=True, default=None)
     about: Array | None = None
+    known: Known | None = eqx.field(static=True, default=None)
 
     @property
     def fixed(self) -> bool:
