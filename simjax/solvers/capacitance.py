@@ -222,16 +222,18 @@ def solve_around(
     """
     if not isinstance(inverse, Unobstructed) or inverse.sources is None:
         return iterated(right, known)
-    operator, inverse, right, known = vary_like((operator, inverse, right, known), (operator, right, known))
+    # It varies with the right side, by nothing: reverse mode takes no part of a right side that does not.
+    given = (right,) if inverse.joined else (right, known + 0 * right)
+    operator, inverse, given = vary_like((operator, inverse, given), (operator, given))
 
-    def direct(right: Array, _: Array) -> Array:
+    def direct(right: Array, *_: Array) -> Array:
         return inverse.solution(right)
 
     def solve(_, given):
         found = direct(*given) if inverse.joined else lax.cond(inverse.sources.exact, direct, iterated, *given)
-        return found, given[1]
+        return vary_like((found, *given[1:]), given)
 
-    return symmetric_solve(lambda pair: (operator(pair[0], 0.0), pair[1]), (right, known), solve)[0]
+    return symmetric_solve(lambda x: (operator(x[0], 0.0), *x[1:]), given, solve)[0]
 
 
 def _altered(operator: Elliptic, layout: FieldLayout) -> Array:
