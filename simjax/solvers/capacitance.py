@@ -24,12 +24,12 @@ from simjax.solvers.implicit_derivative import symmetric_solve
 from simjax.solvers.multigrid import Approximate
 from simjax.solvers.poisson import spectral_inverse, spectral_inverse_within
 
-# An inverse of 2048 unknowns takes about a second of a core.
+# An inverse of 2800 unknowns takes some three seconds of a core.
 MOST_SOURCES = 3072
-# Bytes of the matrix, in those of a field: fewer than some twenty iterations without it move.
+# Bytes of the matrix, in those of a field: fewer than some three iterations by multigrid move.
 MOST_FIELDS = 40
-# Error of what the matrix gives back of a probe of its inverse, in roundings: of 140 to 2800 sources around round bodies
-# they were 70 to 2100, and the residual of a solve was within twice that of the direct solve without bodies.
+# Error of what the matrix gives back of a probe of its inverse, in roundings: 140 to 2800 sources around round bodies
+# left 70 to 2100, and the residual of a solve was within twice that of the direct solve without bodies.
 MOST_ROUNDINGS = 10000
 
 
@@ -224,13 +224,14 @@ def solve_around(
         return iterated(right, known)
     # It varies with the right side, by nothing: reverse mode takes no part of a right side that does not.
     given = (right,) if inverse.joined else (right, known + 0 * right)
-    operator, inverse, given = vary_like((operator, inverse, given), (operator, given))
+    joined, exact = inverse.joined, inverse.sources.exact
+    operator, solution, exact, given = vary_like((operator, inverse.solution, exact, given), (operator, given))
 
     def direct(right: Array, *_: Array) -> Array:
-        return inverse.solution(right)
+        return solution(right)
 
     def solve(_, given):
-        found = direct(*given) if inverse.joined else lax.cond(inverse.sources.exact, direct, iterated, *given)
+        found = direct(*given) if joined else lax.cond(exact, direct, iterated, *given)
         return vary_like((found, *given[1:]), given)
 
     return symmetric_solve(lambda x: (operator(x[0], 0.0), *x[1:]), given, solve)[0]

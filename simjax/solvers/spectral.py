@@ -159,10 +159,10 @@ class SpectralBasis:
         return _reordered(u.real, order, tuple(range(len(order))))
 
     def _waves_at(self, axis: int, start: int, stop: int, dtype) -> Array:
-        """What each wave along an axis adds to cells, `(waves, cells)`; its real part of waves of which half are kept."""
+        """Waves along an axis in cells, `(waves, cells)`; their real part counts where half of them are kept."""
         n, real = self.domain.grid.shape[axis], jnp.zeros((), dtype).real.dtype
         if axis not in self._waves:
-            columns = self.transforms[axis].inverse(jnp.eye(n, dtype=real), axis=0)
+            columns = self.transforms[axis].inverse(jnp.eye(n, dtype=real), 0)
             return lax.slice_in_dim(columns, start, stop, axis=0).T.astype(dtype)
         waves = jnp.arange(self._count(axis), dtype=jnp.int32)[:, None]
         # Whole turns go before anything is rounded.

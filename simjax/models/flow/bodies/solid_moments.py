@@ -111,6 +111,10 @@ def moments(
                 turned[number].append(amount * r[a])
     terms += [first + second for first, second in turned]
     # In one pass where launches count; elsewhere fields that are stacked would be stored.
-    sums = jnp.stack([jnp.sum(u) for u in terms]) if stores_values() else jnp.sum(jnp.stack([jnp.ravel(u) for u in terms]), 1)
+    sums = (
+        jnp.stack([jnp.sum(u) for u in terms])
+        if stores_values()
+        else jnp.sum(jnp.stack([jnp.ravel(u) for u in terms]), 1)
+    )
     total = domain.total(sums)
     return total[:ndim], total[ndim:]

@@ -13,8 +13,8 @@ from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER, LOWER
 from simjax.models.declaration import Setup
-from simjax.models.flow.bodies.free_body_setup import NO_FUNCTION, check_body, motions_of
 from simjax.models.flow.bodies.body_box import Known
+from simjax.models.flow.bodies.free_body_setup import NO_FUNCTION, check_body, motions_of
 from simjax.models.flow.bodies.solid_pressure import cells_beside, known_of
 from simjax.models.flow.bodies.solid_scalars import SolidSurface
 from simjax.models.flow.bodies.solids import Solid

@@ -15,6 +15,7 @@ from simjax.core.domain import Domain
 from simjax.core.model import Measure
 from simjax.grid import AXES, CENTER
 from simjax.models.flow.bodies import free_body, solids
+from simjax.models.flow.bodies.body_potential import potential
 from simjax.models.flow.bodies.free_body import Body, Bulk
 from simjax.models.flow.bodies.solid_geometry import inverse, mirrored, on_block
 from simjax.models.flow.bodies.solid_moments import Displaced, moments, planes
@@ -63,7 +64,7 @@ def constrained(flow: Any, t, dt, state: Any, params: Any):
     seeping = solids.seepage(immersion, domain, layout, known, SEEPAGE * step)
     flowing = _flowing(domain, immersion, joined, layouts, t, seeping)
     divergence, gained = projection.divergence(flowing, t, layouts), swelling(flow, immersion, t)
-    phi = solids.potential(immersion, domain, divergence, gained, before.impulse)
+    phi = potential(immersion, domain, divergence, gained, before.impulse)
     slopes = projection.gradient(phi)
     after = solids.reaction(immersion, domain, layout, before, state.velocity, joined, phi, slopes, step)
     if body is not None and pushed:
@@ -172,7 +173,7 @@ def bulk_of(flow: Any, params: Any) -> Bulk:
         carried, blocked = motion
         through = immersion.moved_by(blocked).through(domain, carried, walls, start)
         divergence = flow.projection.divergence(through, start, walls)
-        phi = solids.potential(immersion, domain, divergence, None, jnp.zeros_like(divergence))
+        phi = potential(immersion, domain, divergence, None, jnp.zeros_like(divergence))
         slopes = zip(immersion.projected, flow.projection.gradient(phi), strict=True)
         pushed = [(1 - share) * slope for share, slope in slopes]
         return jnp.concatenate(moments(domain, layout, pushed, immersion.faces.centre, immersion.box))
@@ -194,8 +195,8 @@ def acting(
     forcing: the acceleration of the fluid by forces, of each component.
 
     Returns:
-        What adds the acceleration by bodies, beside that by ghost values, to that of each component, the rates of change
-        of the reaction, and those of a free body before the fluid acts.
+        What adds the acceleration by bodies, beside that by ghost values, to that of each component; the rates of
+        change of the reaction, and those of a free body before the fluid acts.
     """
     domain, layout, u = flow.domain, flow.projection.layout, state.velocity
     solid, now = _solid_at(flow, state.body, params) or flow.solid, jnp.asarray(t, u[0].dtype)
@@ -269,7 +270,7 @@ def swelling(flow: Any, immersion: solids.Immersion, t) -> Array | None:
 def divergence(flow: Any, t, state: Any, params: Any) -> Array:
     """div(u), beside bodies that of `Immersion.through`; zero in cells that their surface cuts.
 
-    There it is of the order of what the pressure changes by in a step: see `solids.potential`.
+    There it is of the order of what the pressure changes by in a step: see `body_potential.potential`.
     """
     layouts, domain, layout = flow.layouts_at(t, state), flow.domain, flow.projection.layout
     if flow.solid is None:
