@@ -1280,8 +1280,8 @@ MUTATIONS = [
     Mutation(
         "torques count one component of the force alone",
         "models/flow/bodies/solid_moments.py",
-        "turned[number] - jnp.sum(amount * r[b])",
-        "turned[number] - 0 * jnp.sum(amount * r[b])",
+        "turned[number].append(-amount * r[b])",
+        "turned[number].append(-0 * amount * r[b])",
         "tests/models/flow/test_free_body.py::test_torque_about_another_point_is_that_of_the_force",
     ),
     Mutation(

@@ -109,7 +109,7 @@ class Unobstructed(eqx.Module):
         return self._without_bodies(self.sources.added(domain, right, strength))
 
     def _left(self, right: Array) -> Array:
-        """What the solve without bodies leaves of the right side, right where sources may lie."""
+        """The residual of the solve without bodies, right where sources may lie."""
         if self.within is None:
             return right - self.operator(self._without_bodies(right), 0.0)
         domain, (start, stop) = self.operator.domain, self.within

@@ -240,9 +240,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
 
     @property
     def loops_over_stages(self) -> bool:
-        """True around bodies whose pressure is iterated for, which takes most of a program, and of eddies where long
-        stages are looped.
-        """
+        """True around bodies whose pressure is iterated for, most of a program, and of eddies in long stages."""
         if self.around is not None:
             return not self.around.direct
         return self.momentum.turbulence != "none" and loops_over_long_stages()

@@ -108,7 +108,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of bodies that do not move, whatever numbers a run is given.
+    """Knowledge of bodies that do not move, whatever numbers a run is given.
 
     beside: at least the number of cells that their surface alters. joined: whether the fluid is one region. box: around
     them.

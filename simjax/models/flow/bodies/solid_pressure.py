@@ -86,7 +86,7 @@ def solid_pressure(domain: Domain, layout: FieldLayout, solid: Solid, method: st
 
 
 def _known(domain: Domain, layout: FieldLayout, solid: Solid) -> Known | None:
-    """What is known of bodies whose distance is; None: it moves, or has traced values."""
+    """Knowledge of bodies whose distance is known; None: it moves, or has traced values."""
     if not solid.fixed:
         return None
     distance = solid.distance
@@ -101,7 +101,7 @@ def _known(domain: Domain, layout: FieldLayout, solid: Solid) -> Known | None:
 
 
 def known_of(domain: Domain, distance: np.ndarray, periodic: Sequence[bool]) -> Known:
-    """What the distance of the cells of the whole grid tells of bodies."""
+    """Knowledge of bodies by the distance of the cells of the whole grid."""
     beside, box = cells_beside(distance, periodic), box_around(domain, distance, periodic)
     return Known(beside, is_one_region(distance, periodic), box)
 

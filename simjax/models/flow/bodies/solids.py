@@ -244,7 +244,7 @@ class Solid(eqx.Module):
         layout: of the pressure. approximate: `(operator, layout)` -> what is near the inverse of the operator. box:
         around bodies.
         """
-        ndim, beside, block = domain.grid.ndim, mirrored(layout), domain.block_shape
+        ndim, block = domain.grid.ndim, domain.block_shape
         _, bent, below, here = distances = self._distances(domain, layout, t, dtype)
         # Where pressure moves the flow at all: not on walls, where its normal velocity is given.
         inner = [k > 0 for k in elliptic(domain, layout, [jnp.ones((), dtype)] * ndim).conductances]
@@ -281,9 +281,8 @@ class Solid(eqx.Module):
         rate = tuple(friction(depth, widths, axis).rate for axis, depth in enumerate(faces.depth))
         lowest = map(lower, (area, profile, seeping, ghosts))
         area, profile, seeping, ghosts = (tuple(map(box.cut, one)) for one in lowest)
-        cell = min(domain.grid.mean_spacing)
-        projected = tuple(_share_projected(part, depth / cell) for part, depth in zip(area, faces.depth, strict=True))
-        padded = domain.pad(active.astype(dtype), beside, 1)
+        projected = _shares_projected(area, faces.depth, min(domain.grid.mean_spacing))
+        padded = domain.pad(active.astype(dtype), mirrored(layout), 1)
         fill = box.cut(jnp.where(active, 0.0, inverse(neighbour_sum(padded, ndim))))
         still = Immersion(
             faces,
@@ -301,8 +300,7 @@ class Solid(eqx.Module):
             approximate(operator, layout),
             _spread(domain, operator, active, uncut, dtype) if operator.closed else None,
         )
-        v = faces.velocity
-        if v is None:
+        if (v := faces.velocity) is None:
             return still
         part = box.cut(1 - open_cells(at_nodes(bent.less((OF_CELLS,) * ndim), below), range(ndim)))
         return dataclasses.replace(still, blocked=still.blocked_by(domain, layout, v, t), solid=part)
@@ -369,7 +367,7 @@ class Solid(eqx.Module):
 
 
 def _spread(domain: Domain, operator: Elliptic, active: Array, uncut: Array, dtype) -> Array:
-    """What is taken of each cell of a unit that flows too much into all of them; see `Immersion`.
+    """The part that is taken of each cell, of a unit that flows too much into all of them; see `Immersion`.
 
     What profiles let through in total is taken from the cells that they belong to, where there are any, as far as they
     are open: one that hardly is would need a pressure without bound to let it pass.
@@ -385,13 +383,13 @@ def _around_box(box: Box, widths: Sequence[Spacing]) -> tuple[Spacing, ...]:
     return tuple(box.cut(h, 1) if isinstance(h, Array) else h for h in widths)
 
 
-def _share_projected(open_part: Array, depth: Array) -> Array:
-    """The share of the pressure's gradient that acts on a face: all in the fluid, less and less of it behind a surface.
+def _shares_projected(area: Sequence[Array], depths: Sequence[Array], cell: float) -> tuple[Array, ...]:
+    """Shares of the pressure's gradient that act on faces: all in the fluid, less and less of it behind a surface.
 
-    There it vanishes with the open part. depth: in cells, with one more all around.
+    There it vanishes with the open part. depths: with one more all around.
     """
-    behind = jnp.maximum(-shift(depth, depth.ndim), 0.0)
-    return open_part * inverse(open_part + behind)
+    behind = [jnp.maximum(-shift(depth, depth.ndim) / cell, 0.0) for depth in depths]
+    return tuple(part * inverse(part + more) for part, more in zip(area, behind, strict=True))
 
 
 def slowing(
