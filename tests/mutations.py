@@ -1384,13 +1384,6 @@ MUTATIONS = [
         "tests/models/flow/test_body_box.py::test_outside_of_the_box_coefficients_are_those_without_bodies",
     ),
     Mutation(
-        "the box of bodies is that of centres in them",
-        "models/flow/bodies/body_box.py",
-        "near |= distance <= steepest",
-        "near |= distance <= -4 * steepest",
-        "tests/models/flow/test_body_box.py::test_outside_of_the_box_coefficients_are_those_without_bodies",
-    ),
-    Mutation(
         "what bodies miss of the flow is taken once more",
         "models/flow/bodies/body_potential.py",
         "right = right + immersion.spread * domain.sum(mass * missed)",
