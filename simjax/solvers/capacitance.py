@@ -7,7 +7,7 @@ obey a small dense system, the capacitance matrix (Buzbee, Dorr, George and Golu
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -17,15 +17,20 @@ from jaxtyping import Float
 
 from simjax.core.boundary import Dirichlet, FieldLayout
 from simjax.core.domain import Domain
+from simjax.jaxpr.varying import vary_like
 from simjax.solvers import dense
-from simjax.solvers.elliptic import Elliptic, cut, elliptic
+from simjax.solvers.elliptic import Elliptic, crop, cut, difference, elliptic
+from simjax.solvers.implicit_derivative import symmetric_solve
 from simjax.solvers.multigrid import Approximate
-from simjax.solvers.poisson import spectral_inverse
+from simjax.solvers.poisson import spectral_inverse, spectral_inverse_within
 
-# An inverse of 2048 unknowns takes about a second of a core.
-MOST_SOURCES = 2048
-# Bytes of the matrix, in those of a field: fewer than some twenty iterations without it move.
-MOST_FIELDS = 24
+# An inverse of 2800 unknowns takes some three seconds of a core.
+MOST_SOURCES = 3072
+# Bytes of the matrix, in those of a field: fewer than some three iterations by multigrid move.
+MOST_FIELDS = 40
+# Error of what the matrix gives back of a probe of its inverse, in roundings: 140 to 2800 sources around round bodies
+# left 70 to 2100, and the residual of a solve was within twice that of the direct solve without bodies.
+MOST_ROUNDINGS = 10000
 
 
 def most_sources(domain: Domain) -> int:
@@ -33,16 +38,21 @@ def most_sources(domain: Domain) -> int:
     return min(MOST_SOURCES, math.isqrt(MOST_FIELDS * domain.grid.cells))
 
 
+Window = tuple[tuple[int, ...], tuple[int, ...]]
+
+
 class Sources(eqx.Module):
     """Cells beside bodies, in a list of fixed length, and the inverse of the capacitance matrix between them.
 
     places: for each axis the index in the whole grid; there: which entries of the list are cells. matrix: zero where
-    they were more than the list holds, or where bodies part the fluid into regions, for which it is singular.
+    they were more than the list holds, or where bodies part the fluid into regions, for which it is singular. exact:
+    whether it is the inverse to rounding.
     """
 
     places: tuple[Array, ...]
     there: Array
     matrix: Array
+    exact: Array
 
     def _within(self, domain: Domain) -> tuple[tuple[Array, ...], Array]:
         """Indices within this block, clipped to it, and a mask of those that lie in it."""
@@ -67,13 +77,17 @@ class Unobstructed(eqx.Module):
     """The direct solve without bodies on the cells with fluid: a symmetric positive operator, like a `Multigrid`.
 
     With `sources` it is the inverse to rounding. Alone it is as near to it as the energy of a field around bodies is to
-    that of its smoothest continuation through them: mesh-independent, and worse the narrower gaps are.
+    that of its smoothest continuation through them: mesh-independent, and worse the narrower gaps are. joined: whether
+    the fluid is known to be one region, for which sources serve. within: cells of a block from the first to before the
+    second, among which all sources lie, not on their rim; None: it is not known.
     """
 
     operator: Elliptic
     layout: FieldLayout
     connected: Array
     sources: Sources | None
+    joined: bool = eqx.field(static=True)
+    within: Window | None = eqx.field(static=True)
 
     def inverses(self, shift) -> tuple[Array, ...]:
         """Inverse diagonals for smoothing: none, since the solve is direct."""
@@ -83,13 +97,31 @@ class Unobstructed(eqx.Module):
     def cycle(self, right: Float[Array, "..."], shift, inverses: Sequence[Array]) -> Float[Array, "..."]:
         """Approximate solution of A x = right, whose shift counts as zero."""
         del shift, inverses
-        x = self._without_bodies(right)
+        return self._without_mean(self.solution(right))
+
+    def solution(self, right: Float[Array, "..."]) -> Float[Array, "..."]:
+        """`cycle` up to a constant where that has no image."""
         if self.sources is None:
-            return self._without_mean(x)
+            return self._without_bodies(right)
         domain = self.operator.domain
-        left = self.sources.of(domain, right - self.operator(x, 0.0))
+        left = self.sources.of(domain, self._left(right))
         strength = jnp.matmul(self.sources.matrix, left, precision=lax.Precision.HIGHEST)
-        return self._without_mean(self._without_bodies(self.sources.added(domain, right, strength)))
+        return self._without_bodies(self.sources.added(domain, right, strength))
+
+    def _left(self, right: Array) -> Array:
+        """The residual of the solve without bodies, right where sources may lie."""
+        if self.within is None:
+            return right - self.operator(self._without_bodies(right), 0.0)
+        domain, (start, stop) = self.operator.domain, self.within
+        found = spectral_inverse_within(domain, self.layout, right, start, stop)
+        x = jnp.where(lax.slice(self.connected, start, stop), -found, 0.0)
+        first, last, ndim = [k + 1 for k in start], [k - 1 for k in stop], x.ndim
+        image = jnp.zeros((), x.dtype)
+        for axis, k in enumerate(self.operator.conductances):
+            faces = lax.slice(k, first, [n + (axis == own) for own, n in enumerate(last)])
+            image = image - difference(faces * difference(crop(x, ndim, axis), axis - ndim), axis - ndim)
+        ends = [(one, n - other, 0) for one, other, n in zip(first, last, right.shape, strict=True)]
+        return right - lax.pad(image, jnp.zeros((), x.dtype), ends)
 
     def _without_mean(self, x: Array) -> Array:
         """A field without its mean where a constant has no image: the shift alone would hold against one."""
@@ -126,19 +158,26 @@ class SinglePrecision(eqx.Module):
         return jnp.asarray(shift + 100 * eps * sum(1 / h**2 for h in self.domain.grid.mean_spacing), jnp.float32)
 
 
-def unobstructed(operator: Elliptic, layout: FieldLayout, capacity: int = 0) -> Unobstructed:
+def unobstructed(
+    operator: Elliptic, layout: FieldLayout, capacity: int = 0, joined: bool = False, within: Window | None = None
+) -> Unobstructed:
     """The direct solve without bodies, with up to `capacity` sources beside them; carries no gradient.
 
     Args:
         operator: -div(k grad x) on a uniform grid, with k = 1 away from bodies.
         layout: of x.
         capacity: length of the list of sources; 0: none.
+        joined: whether the fluid is known to be one region, and the list long enough.
+        within: see `Unobstructed`.
     """
     conductances = lax.stop_gradient(operator.conductances)
     operator = Elliptic(operator.domain, operator.layout, conductances, operator.mass, operator.closed)
     connected = operator.diagonal(0.0) > 0
     sources = _sources(operator, layout, connected, capacity) if capacity else None
-    return Unobstructed(operator, layout, connected, sources)
+    if joined and sources is not None:
+        matrix = jnp.where(sources.exact, sources.matrix, jnp.nan)
+        sources = Sources(sources.places, sources.there, matrix, sources.exact)
+    return Unobstructed(operator, layout, connected, sources, joined, within)
 
 
 def _sources(operator: Elliptic, layout: FieldLayout, connected: Array, capacity: int) -> Sources:
@@ -148,7 +187,7 @@ def _sources(operator: Elliptic, layout: FieldLayout, connected: Array, capacity
     numbers = jnp.nonzero(altered, size=capacity, fill_value=altered.size)[0].astype(jnp.int32)
     there = numbers < altered.size
     places = jnp.unravel_index(jnp.where(there, numbers, 0), shape)
-    empty = Sources(tuple(places), there, jnp.zeros((), dtype))
+    empty = Sources(tuple(places), there, jnp.zeros((), dtype), jnp.zeros((), bool))
     unit = jnp.eye(capacity, dtype=dtype)
     matrix = jnp.where(there[:, None] & there[None, :], _capacitance(operator, layout, empty), unit)
     matrix = lax.optimization_barrier(matrix)  # else it is formed anew in each use
@@ -156,8 +195,46 @@ def _sources(operator: Elliptic, layout: FieldLayout, connected: Array, capacity
     # Regions that bodies part make it singular: then what it gives back is not what was put in.
     probe = 1.0 + (jnp.arange(capacity) % 3).astype(dtype)
     back = jnp.matmul(matrix, jnp.matmul(inverse, probe, precision=lax.Precision.HIGHEST))
-    fits = (jnp.max(jnp.abs(back - probe)) < 1e-2) & (jnp.sum(altered) <= capacity)
-    return Sources(tuple(places), there, jnp.where(fits, inverse, 0.0))
+    error, whole = jnp.max(jnp.abs(back - probe)), jnp.sum(altered) <= capacity
+    exact = whole & (error < MOST_ROUNDINGS * jnp.finfo(dtype).eps)
+    return Sources(tuple(places), there, jnp.where(whole & (error < 1e-2), inverse, 0.0), exact)
+
+
+def solve_around(
+    operator: Elliptic,
+    inverse: Approximate,
+    right: Float[Array, "..."],
+    known: Float[Array, "..."],
+    iterated: Callable[[Array, Array], Array],
+) -> Array:
+    """x with -div(k grad x) = right, up to a constant where that has no image: one cycle where that is the inverse to
+    rounding, else what `iterated` finds.
+
+    The residual of a direct solve is that of the solve without bodies: roundings of the largest terms of A x. Where the
+    fluid is known to be one region nothing is iterated, and x is not a number should sources not serve after all.
+
+    Args:
+        operator: A, differentiable in its conductances.
+        inverse: near its inverse.
+        right: this block's right side, without a mean where A is singular.
+        known: what x is a change of, which `iterated` may be given too; zero where derivatives are solved for.
+        iterated: x of `right` and `known`, for an inverse that is not exact; needs no derivative.
+    """
+    if not isinstance(inverse, Unobstructed) or inverse.sources is None:
+        return iterated(right, known)
+    # It varies with the right side, by nothing: reverse mode takes no part of a right side that does not.
+    given = (right,) if inverse.joined else (right, known + 0 * right)
+    joined, exact = inverse.joined, inverse.sources.exact
+    operator, solution, exact, given = vary_like((operator, inverse.solution, exact, given), (operator, given))
+
+    def direct(right: Array, *_: Array) -> Array:
+        return solution(right)
+
+    def solve(_, given):
+        found = direct(*given) if joined else lax.cond(exact, direct, iterated, *given)
+        return vary_like((found, *given[1:]), given)
+
+    return symmetric_solve(lambda x: (operator(x[0], 0.0), *x[1:]), given, solve)[0]
 
 
 def _altered(operator: Elliptic, layout: FieldLayout) -> Array:

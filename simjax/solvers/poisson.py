@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 from jaxtyping import Float
 
 from simjax.core.boundary import Boundary, Dirichlet, FieldLayout, Neumann, Periodic
@@ -25,6 +25,7 @@ from simjax.solvers.multigrid import GATHERED_CELLS, multigrid, solve_elliptic
 from simjax.solvers.predicted_time import multigrid_time, transform_time
 from simjax.solvers.spectral import SpectralBasis
 from simjax.solvers.transforms import COSINE, FOURIER, SINE, Transform
+from simjax.stencil.formulation import transforms_in_part_by_products
 
 MOST_ITERATIONS = 50
 METHODS = ("auto", "spectral", "tridiagonal", "multigrid")
@@ -103,11 +104,27 @@ def solve_poisson(
 
 def spectral_inverse(domain: Domain, layout: FieldLayout, right: Array) -> Array:
     """`solve_poisson` by transforms on a uniform grid, for use within other solves: without a derivative of its own."""
+    basis, spectrum = _solved(domain, layout, right)
+    return basis.inverse(spectrum)
+
+
+def spectral_inverse_within(
+    domain: Domain, layout: FieldLayout, right: Array, start: Sequence[int], stop: Sequence[int]
+) -> Array:
+    """`spectral_inverse` in the cells of a block from `start` to before `stop`."""
+    basis, spectrum = _solved(domain, layout, right)
+    if transforms_in_part_by_products() and not domain.names:
+        return basis.inverse_within(spectrum, start, stop)
+    return lax.slice(basis.inverse(spectrum), start, stop)
+
+
+def _solved(domain: Domain, layout: FieldLayout, right: Array) -> tuple[SpectralBasis, Array]:
+    """The basis of transforms, and the spectrum of the solution in it."""
     kinds = _transforms(domain, layout)
     modes = modes_along(domain, layout, right.dtype)
     basis = SpectralBasis(domain, [kind if one is None else one for kind, one in zip(kinds, modes, strict=True)])
     eigenvalues = vary_like(basis.eigenvalues(right.dtype), right)
-    return basis.inverse(_divide(basis.forward(right), eigenvalues))
+    return basis, _divide(basis.forward(right), eigenvalues)
 
 
 def has_transforms(domain: Domain, layout: FieldLayout) -> bool:

@@ -145,6 +145,33 @@ class SpectralBasis:
             u = _reordered(self._unpadded(u, stage), stage.order, order)
         return u
 
+    def inverse_within(self, spectrum: Array, start: Sequence[int], stop: Sequence[int]) -> Array:
+        """The field of the cells from `start` to before `stop`, by a product with a matrix along each axis.
+
+        For grids of which no axis is cut. A GPU starts one kernel for each product, and three or more for each
+        transform of an axis and its order.
+        """
+        order, u = self._stages[-1].order, spectrum
+        for axis in order:
+            matrix = self._waves_at(axis, start[axis], stop[axis], spectrum.dtype)
+            # The axis goes to the end, so that after all of them the order is the same.
+            u = lax.dot_general(u, matrix, (((0,), (0,)), ((), ())), precision=lax.Precision.HIGHEST)
+        return _reordered(u.real, order, tuple(range(len(order))))
+
+    def _waves_at(self, axis: int, start: int, stop: int, dtype) -> Array:
+        """Waves along an axis in cells, `(waves, cells)`; their real part counts where half of them are kept."""
+        n, real = self.domain.grid.shape[axis], jnp.zeros((), dtype).real.dtype
+        if axis not in self._waves:
+            columns = self.transforms[axis].inverse(jnp.eye(n, dtype=real), 0)
+            return lax.slice_in_dim(columns, start, stop, axis=0).T.astype(dtype)
+        waves = jnp.arange(self._count(axis), dtype=jnp.int32)[:, None]
+        # Whole turns go before anything is rounded.
+        angle = (2 * math.pi / n) * ((waves * jnp.arange(start, stop, dtype=jnp.int32)[None, :]) % n).astype(real)
+        weight = jnp.full(waves.shape, 1 / n, real)
+        if axis == self._half:
+            weight = jnp.where((waves == 0) | (2 * waves == n), 1 / n, 2 / n).astype(real)
+        return lax.complex(weight * jnp.cos(angle), weight * jnp.sin(angle))
+
     def _forward(self, stage: _Stage, u: Array) -> Array:
         axis, places = stage.axes[-1], [stage.place(axis) for axis in stage.axes]
         if axis == self._half:

@@ -10,6 +10,7 @@ from simjax.core.boundary import Dirichlet, Neumann, Periodic, center_layout
 from simjax.core.domain import Domain
 from simjax.grid import Grid
 from simjax.models.flow.bodies.solids import Solid
+from simjax.solvers import poisson
 from simjax.solvers.capacitance import unobstructed
 from simjax.solvers.elliptic import elliptic
 from simjax.solvers.multigrid import solve_elliptic
@@ -108,3 +109,30 @@ def test_the_list_is_as_long_as_the_cells_that_a_surface_alters():
     sources = immersion.inverse.sources
     assert 0.9 * model.around.capacity <= int(jnp.sum(sources.there)) <= model.around.capacity
     assert np.any(sources.matrix)
+
+
+@pytest.mark.parametrize("sides", [(WRAPPED, WRAPPED), (STILL, WRAPPED), (WRAPPED, OPEN, WRAPPED), (OUTLET, STILL)])
+def test_a_part_of_the_solve_is_found_by_products(sides, monkeypatch):
+    shape, start, stop = (12, 15, 9)[: len(sides)], (3, 0, 2)[: len(sides)], (7, 15, 5)[: len(sides)]
+    domain, layout = Domain(Grid(shape)), center_layout(sides)
+    right = jnp.asarray(np.random.default_rng(2).standard_normal(shape))
+    expected = poisson.spectral_inverse(domain, layout, right)[tuple(map(slice, start, stop))]
+    for products in (False, True):
+        monkeypatch.setattr(poisson, "transforms_in_part_by_products", lambda products=products: products)
+        found = poisson.spectral_inverse_within(domain, layout, right, start, stop)
+        # Sums over 15 waves along an axis.
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-14 * float(jnp.max(jnp.abs(expected))))
+
+
+@pytest.mark.parametrize("products", [False, True])
+@pytest.mark.slow
+def test_sources_are_found_in_a_window_as_in_the_whole_grid(products, monkeypatch):
+    monkeypatch.setattr(poisson, "transforms_in_part_by_products", lambda: products)
+    operator, layout = around(ball((24, 20)), (WRAPPED, STILL))
+    right = jnp.asarray(np.random.default_rng(3).standard_normal((24, 20)))
+    found = [
+        jax.jit(lambda within=within: unobstructed(operator, layout, 96, True, within).cycle(right, 0.0, ()))()
+        for within in (None, ((3, 3), (21, 17)))
+    ]
+    # Two solves of rounding.
+    np.testing.assert_allclose(*found, rtol=0, atol=1e-13 * float(jnp.max(jnp.abs(found[0]))))

@@ -240,8 +240,10 @@ class Incompressible(ExplicitModel, FlowBudgets):
 
     @property
     def loops_over_stages(self) -> bool:
-        """True around bodies, whose pressure takes most of a program, and of eddies where long stages are looped."""
-        return self.solid is not None or (self.momentum.turbulence != "none" and loops_over_long_stages())
+        """True around bodies whose pressure is iterated for, most of a program, and of eddies in long stages."""
+        if self.around is not None:
+            return not self.around.direct
+        return self.momentum.turbulence != "none" and loops_over_long_stages()
 
     def fault(self, t, params):
         """Check that prescribed velocities that depend on time carry no net volume into the box."""
@@ -274,9 +276,9 @@ class Incompressible(ExplicitModel, FlowBudgets):
         reaction, body, acting = None, None, None
         if state.reaction is not None:
             slowed_by, reaction, body = solid_stage.acting(self, t, state, params, forcing)
-            acting, free = state.reaction.pressure, [k + a for k, a in zip(slopes, slowed_by, strict=True)]
+            acting, free = state.reaction.pressure, slowed_by(slopes)
             pushed = self.projection.gradient(acting)
-            slopes = [k - slope + a for k, slope, a in zip(slopes, pushed, slowed_by, strict=True)]
+            slopes = slowed_by([k - slope for k, slope in zip(slopes, pushed, strict=True)])
         outlets: list[Array | None] = [None] * len(state.outlets)
         for one in self.openings:
             through = velocity_through(self.domain, one, state.velocity, state.outlets)
@@ -349,7 +351,8 @@ class Incompressible(ExplicitModel, FlowBudgets):
             return self.immersion
         solid = self.solid if solid is None else solid
         assert solid is not None and self.around is not None
-        return solid.immersion(self.domain, self.projection.layout, t, t.dtype, self.around.approximate)
+        around = self.around
+        return solid.immersion(self.domain, self.projection.layout, t, t.dtype, around.approximate, around.box)
 
     def unphysical(self, state, params):
         return {} if state.body is None else solid_stage.unphysical(self, state, params)
@@ -360,7 +363,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
         Around bodies that of the last step: zero before the first one.
         """
         if state.reaction is not None:
-            return state.reaction.pressure
+            return solid_stage.pressure(self, t, state)
         walls, slopes = self.projection.still_walls(), self.accelerated(t, state, params, acceleration)
         velocity = self.domain.impose(slopes.velocity, walls, t)
         layouts = with_outlets(self.domain, walls, slopes.outlets, t)

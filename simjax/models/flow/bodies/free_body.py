@@ -213,7 +213,7 @@ def motions(immersion: Immersion, domain: Domain, layout: FieldLayout, t, reach:
     def given_by(unit: Array):
         v = velocities(domain, layout, centre, unit)
         carried = immersion.carried(domain, layout, v, t, reach)
-        taken = jnp.concatenate(moments(domain, layout, carried, centre))
+        taken = jnp.concatenate(moments(domain, layout, carried, centre, immersion.faces.box))
         return carried, immersion.blocked_by(domain, layout, v, t), taken
 
     units = jnp.eye(ndim + (1 if ndim == 2 else 3), dtype=centre.dtype)

@@ -12,6 +12,7 @@ from simjax.core.domain import Domain
 from simjax.grid import CENTER
 from simjax.models.axisymmetric_grid import relative_volumes
 from simjax.models.flow.axisymmetric_flow import volumes_around
+from simjax.models.flow.bodies.body_box import Box
 from simjax.models.flow.bodies.solid_geometry import (
     OF_CELLS,
     at_nodes,
@@ -23,6 +24,7 @@ from simjax.models.flow.bodies.solid_geometry import (
     weights_below,
 )
 from simjax.ops.spacing import scaled
+from simjax.stencil.formulation import stores_values
 
 
 class Displaced(eqx.Module):
@@ -85,23 +87,34 @@ def turning(domain: Domain, layout: FieldLayout, component: int, spin: Sequence[
     return total
 
 
-def moments(domain: Domain, layout: FieldLayout, fields: Sequence[Array], centre: Array) -> tuple[Array, Array]:
+def moments(
+    domain: Domain, layout: FieldLayout, fields: Sequence[Array], centre: Array, box: Box
+) -> tuple[Array, Array]:
     """Sums of a field of vectors on the faces of each axis, times volumes, and of its moments about a point.
+
+    fields: in the box, outside of which they vanish.
 
     Returns:
         One number for each axis, and one in a plane or three in space.
     """
-    ndim, volume = domain.grid.ndim, math.prod(domain.grid.mean_spacing)
-    sums: list[Array] = []
-    turned: list[Array] = [jnp.zeros((), centre.dtype)] * len(planes(ndim))
+    ndim, volume, turns = domain.grid.ndim, math.prod(domain.grid.mean_spacing), planes(domain.grid.ndim)
+    terms: list[Array] = []
+    turned: list[list[Array]] = [[] for _ in turns]
     for axis, u in enumerate(fields):
-        amount = volume * scaled(u, *volumes_around(domain, layout, (axis,), u.dtype))
-        sums.append(jnp.sum(amount))
-        r = arms(domain, layout, face_offset(domain, axis), centre)
-        for number, (a, b) in enumerate(planes(ndim)):
+        amount = volume * scaled(u, *box.lines(volumes_around(domain, layout, (axis,), u.dtype)))
+        terms.append(amount)
+        r = [box.cut(arm) for arm in arms(domain, layout, face_offset(domain, axis), centre)]
+        for number, (a, b) in enumerate(turns):
             if axis == a:
-                turned[number] = turned[number] - jnp.sum(amount * r[b])
+                turned[number].append(-amount * r[b])
             elif axis == b:
-                turned[number] = turned[number] + jnp.sum(amount * r[a])
-    total = domain.total(jnp.stack(sums + turned))
+                turned[number].append(amount * r[a])
+    terms += [first + second for first, second in turned]
+    # In one pass where launches count; elsewhere fields that are stacked would be stored.
+    sums = (
+        jnp.stack([jnp.sum(u) for u in terms])
+        if stores_values()
+        else jnp.sum(jnp.stack([jnp.ravel(u) for u in terms]), 1)
+    )
+    total = domain.total(sums)
     return total[:ndim], total[ndim:]

@@ -13,8 +13,9 @@ from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER, LOWER
 from simjax.models.declaration import Setup
+from simjax.models.flow.bodies.body_box import Known
 from simjax.models.flow.bodies.free_body_setup import NO_FUNCTION, check_body, motions_of
-from simjax.models.flow.bodies.solid_pressure import cells_beside
+from simjax.models.flow.bodies.solid_pressure import cells_beside, known_of
 from simjax.models.flow.bodies.solid_scalars import SolidSurface
 from simjax.models.flow.bodies.solids import Solid
 from simjax.models.formulas import FormulaValue
@@ -47,8 +48,8 @@ def solid_of(setup: Setup) -> Solid | None:
         parts, moves = tuple(FormulaValue(formula, dict(setup.values)) for formula in velocity), True
     if about is not None:
         about = jnp.asarray(about, setup.config.precision)
-    beside = None if free is not None else _cells_beside(setup, source)
-    return Solid(distance, None if velocity is None else parts, moves, beside, free, about)
+    beside, known = (None, None) if free is not None else _known(setup, source, moves)
+    return Solid(distance, None if velocity is None else parts, moves, beside, free, about, known)
 
 
 MOST_BESIDE = 768
@@ -56,13 +57,16 @@ MOST_BESIDE = 768
 then inverts their matrix anew: 0.3 s for 1500."""
 
 
-def _cells_beside(setup: Setup, source: Any) -> int | None:
-    """The number of cells along the surface of bodies that a formula gives with the numbers of the configuration."""
+def _known(setup: Setup, source: Any, moves: bool) -> tuple[int | None, Known | None]:
+    """The number of cells along the surface of bodies that a formula gives with the numbers of the configuration.
+
+    And what is known of a formula without names of numbers, which the numbers of a run do not change.
+    """
     if not isinstance(source, tuple):
-        return None
+        return None, None
     grid, numbers = setup.domain.grid, named_numbers(setup.config)
     if not source[0].names <= {*numbers, *AXES}:
-        return None
+        return None, None
     lines = (
         np.linspace(low, high, n, endpoint=False) + 0.5 * (high - low) / n
         for low, high, n in zip(grid.lower, grid.upper, grid.shape, strict=True)
@@ -70,9 +74,13 @@ def _cells_beside(setup: Setup, source: Any) -> int | None:
     places = dict(zip(AXES, np.meshgrid(*lines, indexing="ij", sparse=True), strict=False))
     with np.errstate(all="ignore"):  # what is not finite is refused elsewhere
         distance = np.broadcast_to(source[0]({**numbers, **places}), grid.shape)
-    found = cells_beside(distance, [isinstance(pair[0], PeriodicSide) for pair in setup.sides])
+    periodic = [isinstance(pair[0], PeriodicSide) for pair in setup.sides]
+    if source[0].names <= {*AXES} and not moves:
+        known = known_of(setup.domain, distance, periodic)
+        return known.beside, known
+    found = cells_beside(distance, periodic)
     varied = {variation.value_name for variation in setup.config.ensemble.vary}
-    return 0 if varied & source[0].names and found > MOST_BESIDE else found
+    return 0 if varied & source[0].names and found > MOST_BESIDE else found, None
 
 
 def surface_fields(carried: str, units: str = "1") -> tuple[FieldSchema, FieldSchema]:

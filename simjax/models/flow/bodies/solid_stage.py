@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -15,6 +15,7 @@ from simjax.core.domain import Domain
 from simjax.core.model import Measure
 from simjax.grid import AXES, CENTER
 from simjax.models.flow.bodies import free_body, solids
+from simjax.models.flow.bodies.body_potential import potential
 from simjax.models.flow.bodies.free_body import Body, Bulk
 from simjax.models.flow.bodies.solid_geometry import inverse, mirrored, on_block
 from simjax.models.flow.bodies.solid_moments import Displaced, moments, planes
@@ -52,17 +53,18 @@ def constrained(flow: Any, t, dt, state: Any, params: Any):
         moves = free_body.moving(flow.solid.free, domain.grid.ndim, before.elapsed)
         motions = free_body.motions(immersion, domain, layout, t, reach)
         offered = [u - v for u, v in zip(state.velocity, joined, strict=True)]
-        offered = jnp.concatenate(moments(domain, layout, offered, immersion.faces.centre)) + jnp.stack(before.beside)
+        offered = moments(domain, layout, offered, immersion.faces.centre, immersion.box)
+        offered = jnp.concatenate(offered) + jnp.stack(before.beside)
         motion = free_body.next_motion(body, params.body, bulk, moves, offered, motions.taken)
         motion = _of_all_blocks(domain, motion)
         carried, blocked = (free_body.together(one, motion) for one in (motions.carried, motions.blocked))
         joined, immersion = tuple(map(jnp.add, joined, carried)), immersion.moved_by(blocked)
     joined = domain.impose(joined, flow.layouts, t)
-    flowing = immersion.through(domain, joined, layouts, t)
-    step, known = jnp.asarray(dt, now.dtype), projection.gradient(inverse(before.elapsed) * before.impulse)
-    flowing = tuple(map(jnp.add, flowing, solids.seepage(immersion, known, SEEPAGE * step)))
-    divergence = _less_swelling(flow, immersion, t, projection.divergence(flowing, t, layouts))
-    phi = solids.potential(immersion, domain, divergence, before.impulse)
+    step, known = jnp.asarray(dt, now.dtype), inverse(before.elapsed) * before.impulse
+    seeping = solids.seepage(immersion, domain, layout, known, SEEPAGE * step)
+    flowing = _flowing(domain, immersion, joined, layouts, t, seeping)
+    divergence, gained = projection.divergence(flowing, t, layouts), swelling(flow, immersion, t)
+    phi = potential(immersion, domain, divergence, gained, before.impulse)
     slopes = projection.gradient(phi)
     after = solids.reaction(immersion, domain, layout, before, state.velocity, joined, phi, slopes, step)
     if body is not None and pushed:
@@ -73,9 +75,24 @@ def constrained(flow: Any, t, dt, state: Any, params: Any):
     elif flow.solid.moving:
         length = jnp.asarray(dt, now.dtype)
         after = solids.with_more(after, *flow.solid.inertia(domain, layout, immersion.faces, now, length))
+    box = immersion.box
     parts = zip(joined, immersion.projected, slopes, strict=True)
-    around = tuple(u - share * slope for u, share, slope in parts)
+    around = tuple(box.put(u - slope, box.cut(u) - share * box.cut(slope)) for u, share, slope in parts)
     return around, projection.outlets_after(state.outlets, phi), after, body
+
+
+def _flowing(
+    domain: Domain,
+    immersion: solids.Immersion,
+    velocity: Sequence[Array],
+    layouts: Sequence[FieldLayout],
+    t,
+    seeping: Sequence[Array] | None = None,
+) -> tuple[Array, ...]:
+    """Volume per time and area that flows through faces, with what seeps in the box of the bodies."""
+    within = immersion.through(domain, velocity, layouts, t)
+    within = within if seeping is None else tuple(map(jnp.add, within, seeping))
+    return tuple(map(immersion.box.put, velocity, within))
 
 
 def reach_of(domain: Domain, viscosity: Array, reaction: solids.Reaction) -> solids.Reach:
@@ -156,10 +173,10 @@ def bulk_of(flow: Any, params: Any) -> Bulk:
         carried, blocked = motion
         through = immersion.moved_by(blocked).through(domain, carried, walls, start)
         divergence = flow.projection.divergence(through, start, walls)
-        phi = solids.potential(immersion, domain, divergence, jnp.zeros_like(divergence))
+        phi = potential(immersion, domain, divergence, None, jnp.zeros_like(divergence))
         slopes = zip(immersion.projected, flow.projection.gradient(phi), strict=True)
         pushed = [(1 - share) * slope for share, slope in slopes]
-        return jnp.concatenate(moments(domain, layout, pushed, immersion.faces.centre))
+        return jnp.concatenate(moments(domain, layout, pushed, immersion.faces.centre, immersion.box))
 
     every = (tuple(map(jnp.stack, zip(*part, strict=True))) for part in (motions.carried, motions.blocked))
     return Bulk(displaced_of(flow, params), jax.lax.map(taken, tuple(every)).T)
@@ -172,14 +189,14 @@ def longest_step(flow: Any, params: Any) -> Array:
 
 def acting(
     flow: Any, t, state: Any, params: Any, forcing: Sequence[Array]
-) -> tuple[tuple[Array, ...], solids.Reaction, Body | None]:
+) -> tuple[Callable[[Sequence[Array]], list[Array]], solids.Reaction, Body | None]:
     """Effect of bodies between stages.
 
     forcing: the acceleration of the fluid by forces, of each component.
 
     Returns:
-        The acceleration of each component by bodies beside that by ghost values, the rates of change of the reaction,
-        and those of a free body before the fluid acts.
+        What adds the acceleration by bodies, beside that by ghost values, to that of each component; the rates of
+        change of the reaction, and those of a free body before the fluid acts.
     """
     domain, layout, u = flow.domain, flow.projection.layout, state.velocity
     solid, now = _solid_at(flow, state.body, params) or flow.solid, jnp.asarray(t, u[0].dtype)
@@ -191,10 +208,14 @@ def acting(
     rates = solids.slowing(domain, layout, faces, u, flow.layouts_at(t, state), t, reach)
     slowed = tuple(params.viscosity * rate for rate in rates)
     # Forces act on the fluid alone: what they give to faces in the place of bodies is no force of the fluid.
-    beside = [-a - closed * f for a, closed, f in zip(slowed, faces.closed, forcing, strict=True)]
-    beside = jnp.concatenate(moments(domain, layout, beside, faces.centre))
+    beside = [-a - closed * faces.box.cut(f) for a, closed, f in zip(slowed, faces.closed, forcing, strict=True)]
+    beside = jnp.concatenate(moments(domain, layout, beside, faces.centre, faces.box))
     body = None if state.body is None else free_body.rates(state.body, params.body, displaced_of(flow, params))
-    return slowed, solids.acting(state.reaction, list(beside)), body
+
+    def slowed_by(slopes: Sequence[Array]) -> list[Array]:
+        return list(map(faces.box.added, slopes, slowed))
+
+    return slowed_by, solids.acting(state.reaction, list(beside)), body
 
 
 def _of_all_blocks(domain: Domain, tree: Any) -> Any:
@@ -211,10 +232,23 @@ def flow_through_faces(
     Its divergence is the second result: `swelling`.
     """
     immersion = flow.immersion_at(jnp.asarray(t, state.velocity[0].dtype))
-    slopes = flow.projection.gradient(state.reaction.pressure)
-    seeping = solids.seepage(immersion, slopes, SEEPAGE * state.reaction.step)
-    flowing = tuple(map(jnp.add, immersion.through(flow.domain, state.velocity, layouts, t), seeping))
-    return flowing, swelling(flow, immersion, t)
+    reaction = state.reaction
+    length = SEEPAGE * reaction.step
+    seeping = solids.seepage(immersion, flow.domain, flow.projection.layout, reaction.pressure, length)
+    return _flowing(flow.domain, immersion, state.velocity, layouts, t, seeping), swelling(flow, immersion, t)
+
+
+def pressure(flow: Any, t, state: Any) -> Array:
+    """The pressure of the last stage, of zero mean in the fluid unless it is given at a side."""
+    found = state.reaction.pressure
+    if not flow.around.direct:
+        return found
+    immersion, domain = flow.immersion_at(jnp.asarray(t, found.dtype)), flow.domain
+    if not immersion.operator.closed:
+        return found
+    volumes = jnp.where(immersion.active, immersion.operator.mass, 0.0)
+    of_fluid = immersion.active | (immersion.box.spread(immersion.fill) > 0)
+    return jnp.where(of_fluid, found - domain.sum(volumes * found) / domain.sum(volumes), found)
 
 
 def swelling(flow: Any, immersion: solids.Immersion, t) -> Array | None:
@@ -229,18 +263,14 @@ def swelling(flow: Any, immersion: solids.Immersion, t) -> Array | None:
     velocity = immersion.faces.velocity
     assert velocity is not None
     kinds = (mirrored(flow.projection.layout),) * len(velocity)
-    return immersion.solid * flow.projection.divergence(velocity, t, kinds)
-
-
-def _less_swelling(flow: Any, immersion: solids.Immersion, t, divergence: Array) -> Array:
-    gained = swelling(flow, immersion, t)
-    return divergence if gained is None else divergence - gained
+    gained = flow.projection.divergence(velocity, t, kinds)
+    return immersion.box.spread(immersion.solid * immersion.box.cut(gained))
 
 
 def divergence(flow: Any, t, state: Any, params: Any) -> Array:
     """div(u), beside bodies that of `Immersion.through`; zero in cells that their surface cuts.
 
-    There it is of the order of what the pressure changes by in a step: see `solids.potential`.
+    There it is of the order of what the pressure changes by in a step: see `body_potential.potential`.
     """
     layouts, domain, layout = flow.layouts_at(t, state), flow.domain, flow.projection.layout
     if flow.solid is None:
@@ -251,8 +281,9 @@ def divergence(flow: Any, t, state: Any, params: Any) -> Array:
         still = jnp.zeros((), now.dtype)
         motions = free_body.motions(immersion, domain, layout, t, solids.Reach(still, still))
         immersion = immersion.moved_by(free_body.together(motions.blocked, state.body.motion))
-    flowing = immersion.through(domain, state.velocity, layouts, t)
-    found = _less_swelling(flow, immersion, t, flow.projection.divergence(flowing, t, layouts))
+    flowing = _flowing(domain, immersion, state.velocity, layouts, t)
+    found, gained = flow.projection.divergence(flowing, t, layouts), swelling(flow, immersion, t)
+    found = found if gained is None else found - gained
     return jnp.where(immersion.uncut, found, 0.0)
 
 

@@ -15,12 +15,12 @@ from collections.abc import Callable, Sequence
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 
 from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
 from simjax.grid import CENTER
-from simjax.jaxpr.jaxpr_parts import part
+from simjax.models.flow.bodies.body_box import Box, Known, all_of
 from simjax.models.flow.bodies.solid_geometry import (
     OF_CELLS,
     Bends,
@@ -47,17 +47,15 @@ from simjax.models.flow.bodies.solid_geometry import (
     weights_below,
 )
 from simjax.models.flow.bodies.solid_moments import displaced, moments, planes
+from simjax.ops import staggered
 from simjax.ops.difference import shift
 from simjax.ops.spacing import Spacing
 from simjax.solvers.elliptic import Elliptic, cut, elliptic
-from simjax.solvers.multigrid import Approximate, solve_elliptic
+from simjax.solvers.multigrid import Approximate
 from simjax.stencil.formulation import stores_values
 from simjax.stencil.materialise import held_if_stored
 
 Distances = tuple[Array, Bends, Sequence[Spacing], Sequence[Array]]
-MOST_ITERATIONS = 400
-"""Most iterations of conjugate gradients for the pressure. With the direct solve without bodies, a plate three cells
-thick took 140 in double precision."""
 
 
 class Reaction(eqx.Module):
@@ -79,16 +77,18 @@ class Reaction(eqx.Module):
 
 
 class Faces(eqx.Module):
-    """Geometry of bodies at the faces of each component.
+    """Geometry of bodies at the faces of each component, in their box.
 
     depth: of the faces in the fluid, below zero in bodies, with one more all around. closed: the part in bodies of the
-    volumes around them. velocity: V, of the bodies; None: they are at rest. centre: that torques are about.
+    volumes around them. velocity: V, of the bodies, on all faces; None: they are at rest. centre: that torques are
+    about.
     """
 
     depth: tuple[Array, ...]
     closed: tuple[Array, ...]
     velocity: tuple[Array, ...] | None
     centre: Array
+    box: Box = eqx.field(static=True)
 
     @property
     def fluid(self) -> list[Array]:
@@ -119,7 +119,7 @@ class Reach(eqx.Module):
 
 
 class Immersion(eqx.Module):
-    """Coefficients of bodies at one time.
+    """Coefficients of bodies at one time, in their box but for those of the pressure solve.
 
     ghosts: see `solid_geometry.ghost_weights`. rate: of `solid_geometry.friction`. open: beta, the open part of faces.
     profile: what the slope of the velocity beside a face counts with in the flow through it, beyond
@@ -127,7 +127,9 @@ class Immersion(eqx.Module):
     the pressure, as the velocity there does not. projected: the share of the pressure's gradient that acts on faces.
     uncut: whether cells have no face with a profile or one that seeps. active: whether cells have a pressure: where a
     face of theirs is open. fill: in other cells, one over the number of neighbours that have one. operator:
-    -div(beta grad). inverse: near its inverse. solid: the part of each cell in bodies that have a velocity, else None.
+    -div(beta grad), on the block. inverse: near its inverse. spread: what is taken of each cell, on the block, of a
+    unit that flows too much in total; None where the flow may change its volume. solid: the part of each cell in bodies
+    that have a velocity, else None.
     """
 
     faces: Faces
@@ -143,50 +145,57 @@ class Immersion(eqx.Module):
     fill: Array
     operator: Elliptic
     inverse: Approximate
+    spread: Array | None
     solid: Array | None = None
+
+    @property
+    def box(self) -> Box:
+        """The box around bodies."""
+        return self.faces.box
 
     def join(
         self, domain: Domain, velocity: Sequence[Array], layouts: Sequence[FieldLayout], t, reach: Reach
     ) -> tuple[Array, ...]:
         """The velocity slowed by bodies beside their surface, and in bodies that which follows from it."""
-        found = self._with_ghosts(domain, self._slowed(velocity, reach), layouts, t)
-        if self.faces.velocity is None:
-            return found
-        return tuple(map(jnp.add, found, self.carried(domain, layouts[0], self.faces.velocity, t, reach)))
+        found = self._with_ghosts(domain, velocity, layouts, t, reach)
+        if self.faces.velocity is not None:
+            carried = self.carried(domain, layouts[0], self.faces.velocity, t, reach)
+            found = tuple(map(jnp.add, found, carried))
+        return tuple(map(self.box.put, velocity, found))
 
     def carried(
         self, domain: Domain, layout: FieldLayout, velocity: Sequence[Array], t, reach: Reach
     ) -> tuple[Array, ...]:
-        """Part of `join` that a velocity of the bodies adds; `layout` tells along which axes fields are periodic."""
+        """Part of `join` in the box that a velocity of the bodies adds; `layout` tells which axes are periodic."""
         kinds = [mirrored(layout)] * domain.grid.ndim
-        kept = self._with_ghosts(domain, self._slowed(velocity, reach), kinds, t)
-        return tuple(map(jnp.subtract, velocity, kept))
+        kept = self._with_ghosts(domain, velocity, kinds, t, reach)
+        return tuple(self.box.cut(v) - other for v, other in zip(velocity, kept, strict=True))
 
-    def _slowed(self, velocity: Sequence[Array], reach: Reach) -> list[Array]:
-        return [reach.slowed(u, rate) for u, rate in zip(velocity, self.rate, strict=True)]
-
-    def _with_ghosts(self, domain: Domain, velocity: Sequence[Array], layouts, t) -> tuple[Array, ...]:
-        parts = zip(velocity, self._followed(domain, velocity, layouts, t), self.faces.fluid, self.ghosts, strict=True)
-        return tuple(jnp.where(fluid, u, weight * others) for u, others, fluid, weight in parts)
-
-    def _followed(self, domain: Domain, velocity: Sequence[Array], layouts, t) -> list[Array]:
-        padded = domain.pad(tuple(velocity), tuple(layouts), 1, t)
-        return [followed(u, depth) for u, depth in zip(padded, self.faces.depth, strict=True)]
+    def _with_ghosts(self, domain: Domain, velocity: Sequence[Array], layouts, t, reach: Reach) -> tuple[Array, ...]:
+        """In the box the velocity after friction, and in bodies their ghost values."""
+        ndim, box = domain.grid.ndim, self.box
+        slowed = [reach.slowed(box.cut(u), rate) for u, rate in zip(velocity, self.rate, strict=True)]
+        around = box.changed_with_neighbours(domain, velocity, slowed, layouts, t)
+        parts = zip(slowed, around, self.faces.depth, self.ghosts, strict=True)
+        return tuple(
+            jnp.where(shift(depth, ndim) > 0, u, weight * followed(wide, depth)) for u, wide, depth, weight in parts
+        )
 
     def through(
         self, domain: Domain, velocity: Sequence[Array], layouts: Sequence[FieldLayout], t
     ) -> tuple[Array, ...]:
-        """Volume per time and area that flows through faces with the velocity, over their whole area."""
-        others = self._followed(domain, velocity, layouts, t)
-        parts = zip(self.open, velocity, self.profile, others, strict=True)
-        found = tuple(share * u + weight * more for share, u, weight, more in parts)
+        """Volume per time and area that flows in the box through faces with the velocity, over their whole area."""
+        ndim, around = domain.grid.ndim, self.box.with_neighbours(domain, velocity, layouts, t)
+        parts = zip(self.open, around, self.profile, self.faces.depth, strict=True)
+        found = tuple(share * shift(u, ndim) + weight * followed(u, depth) for share, u, weight, depth in parts)
         return found if self.blocked is None else tuple(map(jnp.add, found, self.blocked))
 
     def blocked_by(self, domain: Domain, layout: FieldLayout, velocity: Sequence[Array], t) -> tuple[Array, ...]:
         """`blocked` of a velocity of the bodies; `layout` tells along which axes fields are periodic."""
-        others = self._followed(domain, velocity, [mirrored(layout)] * domain.grid.ndim, t)
-        parts = zip(self.open, velocity, self.profile, others, strict=True)
-        return tuple((1 - share) * v - weight * more for share, v, weight, more in parts)
+        kinds = [mirrored(layout)] * domain.grid.ndim
+        ndim, around = domain.grid.ndim, self.box.with_neighbours(domain, velocity, kinds, t)
+        parts = zip(self.open, around, self.profile, self.faces.depth, strict=True)
+        return tuple((1 - share) * shift(v, ndim) - weight * followed(v, depth) for share, v, weight, depth in parts)
 
     def moved_by(self, blocked: tuple[Array, ...]) -> "Immersion":
         """The coefficients of the same bodies where another velocity of theirs blocks faces."""
@@ -204,7 +213,7 @@ class Solid(eqx.Module):
     before anything is compiled; None: they are counted where the distance is. free: of one rigid body, which motions
     the forces of the fluid change, of "x", "y", "z" and "turn"; its distance is a function, that at the start, and it
     lies inside of the box. None: bodies move as given. about: the point that torques are about, `(ndim,)`; None: the
-    centroid of all bodies.
+    centroid of all bodies. known: what is known of the distance where that is an array of traced values.
 
     Examples:
         >>> def distance(t, x, y):
@@ -220,6 +229,7 @@ class Solid(eqx.Module):
     beside: int | None = eqx.field(static=True, default=None)
     free: tuple[str, ...] | None = eqx.field(static=True, default=None)
     about: Array | None = None
+    known: Known | None = eqx.field(static=True, default=None)
 
     @property
     def fixed(self) -> bool:
@@ -227,13 +237,14 @@ class Solid(eqx.Module):
         return not self.moving and self.free is None
 
     def immersion(
-        self, domain: Domain, layout: FieldLayout, t, dtype, approximate: Callable[..., Approximate]
+        self, domain: Domain, layout: FieldLayout, t, dtype, approximate: Callable[..., Approximate], box: Box
     ) -> Immersion:
         """The coefficients at time `t`.
 
-        layout: of the pressure. approximate: `(operator, layout)` -> what is near the inverse of the operator.
+        layout: of the pressure. approximate: `(operator, layout)` -> what is near the inverse of the operator. box:
+        around bodies.
         """
-        ndim, beside, block = domain.grid.ndim, mirrored(layout), domain.block_shape
+        ndim, block = domain.grid.ndim, domain.block_shape
         _, bent, below, here = distances = self._distances(domain, layout, t, dtype)
         # Where pressure moves the flow at all: not on walls, where its normal velocity is given.
         inner = [k > 0 for k in elliptic(domain, layout, [jnp.ones((), dtype)] * ndim).conductances]
@@ -265,14 +276,14 @@ class Solid(eqx.Module):
             """The lower faces of this block's cells."""
             return tuple(cut(on_faces[axis], axis, 0, n) for axis, n in enumerate(block))
 
-        faces = self._faces_at(domain, layout, t, distances)
-        widths = domain.spacing(layout, 1, dtype)
+        faces = self._faces_at(domain, layout, t, distances, box)
+        widths = _around_box(box, domain.spacing(layout, 1, dtype))
         rate = tuple(friction(depth, widths, axis).rate for axis, depth in enumerate(faces.depth))
-        area, profile, seeping, ghosts = map(lower, (area, profile, seeping, ghosts))
-        cell = min(domain.grid.mean_spacing)
-        projected = tuple(_share_projected(part, depth / cell) for part, depth in zip(area, faces.depth, strict=True))
-        padded = domain.pad(active.astype(dtype), beside, 1)
-        fill = jnp.where(active, 0.0, inverse(neighbour_sum(padded, ndim)))
+        lowest = map(lower, (area, profile, seeping, ghosts))
+        area, profile, seeping, ghosts = (tuple(map(box.cut, one)) for one in lowest)
+        projected = _shares_projected(area, faces.depth, min(domain.grid.mean_spacing))
+        padded = domain.pad(active.astype(dtype), mirrored(layout), 1)
+        fill = box.cut(jnp.where(active, 0.0, inverse(neighbour_sum(padded, ndim))))
         still = Immersion(
             faces,
             ghosts,
@@ -287,11 +298,11 @@ class Solid(eqx.Module):
             fill,
             operator,
             approximate(operator, layout),
+            _spread(domain, operator, active, uncut, dtype) if operator.closed else None,
         )
-        v = faces.velocity
-        if v is None:
+        if (v := faces.velocity) is None:
             return still
-        part = 1 - open_cells(at_nodes(bent.less((OF_CELLS,) * ndim), below), range(ndim))
+        part = box.cut(1 - open_cells(at_nodes(bent.less((OF_CELLS,) * ndim), below), range(ndim)))
         return dataclasses.replace(still, blocked=still.blocked_by(domain, layout, v, t), solid=part)
 
     def _distances(self, domain: Domain, layout: FieldLayout, t, dtype) -> Distances:
@@ -307,23 +318,23 @@ class Solid(eqx.Module):
 
     def faces(self, domain: Domain, layout: FieldLayout, t, dtype) -> Faces:
         """The geometry at faces at time `t`; `layout` is that of the pressure."""
-        return self._faces_at(domain, layout, t, self._distances(domain, layout, t, dtype))
+        return self._faces_at(domain, layout, t, self._distances(domain, layout, t, dtype), all_of(domain))
 
-    def _faces_at(self, domain: Domain, layout: FieldLayout, t, distances: Distances) -> Faces:
-        """The geometry at faces, from `_distances`."""
+    def _faces_at(self, domain: Domain, layout: FieldLayout, t, distances: Distances, box: Box) -> Faces:
+        """The geometry at faces in a box, from `_distances`."""
         near, bent, below, here = distances
         depth, closed, dtype = [], [], near.dtype
         for axis, (n, one) in enumerate(zip(domain.block_shape, here, strict=True)):
-            depth.append(cut(one, axis, 0, n + 2))
+            depth.append(box.cut(cut(one, axis, 0, n + 2), 1))
             # Along the axis the corners of the volume around a face are centres of cells.
             corners = bent.less(shares_of(near.ndim, axis, 1 / 3, OF_CELLS))
             for k in range(near.ndim):
                 corners = corners if k == axis else between(corners, k, below[k])
-            closed.append(1 - cut(open_cells(corners, range(near.ndim)), axis, 0, n))
+            closed.append(box.cut(1 - cut(open_cells(corners, range(near.ndim)), axis, 0, n)))
         centre = self.about
         if centre is None:
             centre = displaced(domain, layout, peeled(near, (*range(near.ndim),) * 2)).centre
-        return held_if_stored(Faces(tuple(depth), tuple(closed), self._velocities(domain, t, dtype), centre))
+        return held_if_stored(Faces(tuple(depth), tuple(closed), self._velocities(domain, t, dtype), centre, box))
 
     def _velocities(self, domain: Domain, t, dtype) -> tuple[Array, ...] | None:
         """The velocity of the bodies on this block's lower faces; None: they are at rest."""
@@ -346,63 +357,39 @@ class Solid(eqx.Module):
         given, gains = (None,) * ndim if self.velocity is None else self.velocity, []
         for axis, (v, closed) in enumerate(zip(given, faces.closed, strict=True)):
             if not callable(v):
-                gains.append(jnp.zeros(domain.block_shape, dtype))
+                gains.append(jnp.zeros(faces.box.shape, dtype))
                 continue
             now = domain.coordinates(face_offset(domain, axis), dtype)
             before = [x - dt * one(t, *now) if callable(one) else x for x, one in zip(now, given, strict=True)]
             gained = jnp.broadcast_to(v(t, *now) - v(t - dt, *before), domain.block_shape)
-            gains.append(rate * closed * gained)
-        return moments(domain, layout, gains, faces.centre)
+            gains.append(rate * closed * faces.box.cut(gained))
+        return moments(domain, layout, gains, faces.centre, faces.box)
 
 
-@part("pressure solve")
-def potential(immersion: Immersion, domain: Domain, divergence: Array, impulse: Array) -> Array:
-    """phi with div(beta grad phi) = divergence, zero in bodies and of zero mean in the fluid.
+def _spread(domain: Domain, operator: Elliptic, active: Array, uncut: Array, dtype) -> Array:
+    """The part that is taken of each cell, of a unit that flows too much into all of them; see `Immersion`.
 
-    It changes the impulse of the pressure, and is as exact as that needs: to a hundred roundings of their sum.
-    Bodies may cut the fluid into regions that nothing joins, of which each has a constant of its own: a term of a
-    hundred roundings of the operator holds these constants, whose gradient vanishes, and changes phi by no more.
-    What flows by the profile of the velocity follows the neighbours of a face, and their correction by phi is left out:
-    it vanishes with the change of the pressure, and the operator stays symmetric.
+    What profiles let through in total is taken from the cells that they belong to, where there are any, as far as they
+    are open: one that hardly is would need a pressure without bound to let it pass.
     """
-    operator = immersion.operator
-    connected = immersion.active
-    volumes = jnp.where(connected, operator.mass, 0.0)
-    eps = float(jnp.finfo(divergence.dtype).eps)
-    shift = 100 * eps * sum(1 / h**2 for h in domain.grid.mean_spacing)
-
-    def without_mean(u: Array) -> Array:
-        mean = domain.sum(volumes * jnp.where(connected, u, 0.0)) / domain.sum(volumes)
-        return jnp.where(connected, u - mean, 0.0)
-
-    right = jnp.where(connected, divergence, 0.0)
-    if operator.closed:
-        # What profiles let through in total is taken from the cells that they belong to, where there are any, as far as
-        # they are open: one that hardly is would need a pressure without bound to let it pass.
-        cut_cells = connected & ~immersion.uncut
-        some = domain.sum(cut_cells.astype(right.dtype)) > 0
-        taken = jnp.where(some, jnp.where(cut_cells, operator.diagonal(0.0), 0.0), connected.astype(right.dtype))
-        right = without_mean(right - taken * (domain.sum(volumes * right) / domain.sum(volumes * taken)))
-    known = operator(lax.stop_gradient(impulse), 0.0)
-    found = solve_elliptic(
-        operator,
-        immersion.inverse,
-        -volumes * right,
-        shift,
-        tolerance=100 * eps,
-        limit=MOST_ITERATIONS,
-        scale=jnp.sqrt(domain.dot(known, known)),
-    ).solution
-    return without_mean(found) if operator.closed else jnp.where(connected, found, 0.0)
+    cut_cells = active & ~uncut
+    some = domain.sum(cut_cells.astype(dtype)) > 0
+    taken = jnp.where(some, jnp.where(cut_cells, operator.diagonal(0.0), 0.0), active.astype(dtype))
+    return taken / domain.sum(operator.mass * taken)
 
 
-def _share_projected(open_part: Array, depth: Array) -> Array:
-    """The share of the pressure's gradient that acts on a face: all in the fluid, less and less of it behind a surface.
+def _around_box(box: Box, widths: Sequence[Spacing]) -> tuple[Spacing, ...]:
+    """Widths of the cells of a box with one more all around, of those of a block with one more."""
+    return tuple(box.cut(h, 1) if isinstance(h, Array) else h for h in widths)
 
-    There it vanishes with the open part. depth: in cells, with one more all around.
+
+def _shares_projected(area: Sequence[Array], depths: Sequence[Array], cell: float) -> tuple[Array, ...]:
+    """Shares of the pressure's gradient that act on faces: all in the fluid, less and less of it behind a surface.
+
+    There it vanishes with the open part. depths: with one more all around.
     """
-    behind = jnp.maximum(-shift(depth, depth.ndim), 0.0)
-    return open_part * inverse(open_part + behind)
+    behind = [jnp.maximum(-shift(depth, depth.ndim) / cell, 0.0) for depth in depths]
+    return tuple(part * inverse(part + more) for part, more in zip(area, behind, strict=True))
 
 
 def slowing(
@@ -416,12 +403,14 @@ def slowing(
 ) -> tuple[Array, ...]:
     """The explicit part of the friction of bodies in the Laplacian of each component, less ghost values in its place.
 
-    layout: of the pressure. layouts: of the velocity, whose values in bodies are those of `Immersion.join`.
+    layout: of the pressure. layouts: of the velocity, whose values in bodies are those of `Immersion.join`. The result
+    is in the box of the bodies.
     """
-    ndim, widths = domain.grid.ndim, domain.spacing(layout, 1, velocity[0].dtype)
-    relative = domain.pad(tuple(velocity), tuple(layouts), 1, t)
+    ndim, box = domain.grid.ndim, faces.box
+    widths = _around_box(box, domain.spacing(layout, 1, velocity[0].dtype))
+    relative = box.with_neighbours(domain, velocity, layouts, t)
     if faces.velocity is not None:
-        given = domain.pad(faces.velocity, (mirrored(layout),) * ndim, 1)
+        given = box.with_neighbours(domain, faces.velocity, (mirrored(layout),) * ndim)
         relative = tuple(map(jnp.subtract, relative, given))
     found = []
     for axis, (u, depth) in enumerate(zip(relative, faces.depth, strict=True)):
@@ -430,14 +419,20 @@ def slowing(
     return tuple(found)
 
 
-def seepage(immersion: Immersion, gradients: Sequence[Array], time: Array) -> tuple[Array, ...]:
-    """Flow through faces whose velocity the surface holds, by the gradient of the pressure over a time.
+def seepage(
+    immersion: Immersion, domain: Domain, layout: FieldLayout, pressure: Array, time: Array
+) -> tuple[Array, ...]:
+    """Flow in the box through faces whose velocity the surface holds, by the gradient of the pressure over a time.
 
     Cells with such faces alone would else have a pressure that nothing bounds, as no velocity yields to it. It is of
     the order of what flows within a cell of the surface by that gradient, of second order; where the surface holds
     faces more and more, it takes over from their own velocity.
     """
-    return tuple(-time * part * slope for part, slope in zip(immersion.seeping, gradients, strict=True))
+    box, parts = immersion.box, enumerate(immersion.seeping)
+    (around,) = box.with_neighbours(domain, (pressure,), (layout,))
+    lines = _around_box(box, domain.spacing(layout, 1, pressure.dtype))
+    widths = [jnp.broadcast_to(h, around.shape) if isinstance(h, Array) else h for h in lines]
+    return tuple(-time * part * staggered.diff_to_face(around, axis, widths) for axis, part in parts)
 
 
 def reaction(
@@ -459,15 +454,17 @@ def reaction(
     what the fluid does to them: the momentum of a periodic box changes by what drives the flow outside of bodies, less
     this force, to rounding. In bodies the pressure is that of the fluid beside.
     """
-    rate = inverse(before.elapsed)
+    rate, box, ndim = inverse(before.elapsed), immersion.box, domain.grid.ndim
     lost = [
-        u - v - (1 - share) * slope
+        box.cut(u) - box.cut(v) - (1 - share) * box.cut(slope)
         for u, v, share, slope in zip(free, joined, immersion.projected, gradients, strict=True)
     ]
-    acted = jnp.concatenate(moments(domain, layout, lost, immersion.faces.centre)) + jnp.stack(before.beside)
-    force, torque = jnp.split(acted, [domain.grid.ndim])
-    pressure = rate * jnp.where(immersion.active, before.impulse + phi, 0.0)
-    pressure = pressure + immersion.fill * neighbour_sum(domain.pad(pressure, layout, 1), domain.grid.ndim)
+    acted = jnp.concatenate(moments(domain, layout, lost, immersion.faces.centre, box)) + jnp.stack(before.beside)
+    force, torque = jnp.split(acted, [ndim])
+    pressure = rate * (before.impulse + phi)
+    within = jnp.where(box.cut(immersion.active), box.cut(pressure), 0.0)
+    (around,) = box.changed_with_neighbours(domain, (pressure,), (within,), (layout,))
+    pressure = box.put(pressure, within + immersion.fill * neighbour_sum(around, ndim))
     return Reaction(
         pressure,
         tuple(rate * force),

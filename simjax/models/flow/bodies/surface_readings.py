@@ -22,6 +22,7 @@ from simjax.grid import AXES, CENTER
 from simjax.instruments.fits import Around, gathered, slope_from, value_at, values_around
 from simjax.instruments.places import around as cells_around
 from simjax.instruments.sampling import interpolate
+from simjax.models.flow.bodies import solid_stage
 from simjax.models.flow.bodies.solid_geometry import (
     at_faces,
     bends,
@@ -255,7 +256,7 @@ def along_flow(surface: Surface, flow, t, state, params) -> dict[str, Array]:
     slope, normal = jnp.stack(found, 1), surface.normal
     slope = slope - normal * jnp.sum(normal * slope, 1, keepdims=True)
     viscosity = replicated(domain, params.viscosity) + eddies_along(surface, flow, t, state, params)
-    pressure = surface.value(state.reaction.pressure, surface.layout.offset)
+    pressure = surface.value(solid_stage.pressure(flow, t, state), surface.layout.offset)
     return {"pressure": pressure} | components("shear_stress", jnp.reshape(viscosity, (-1, 1)) * slope)
 
 
