@@ -217,24 +217,22 @@ def solve_around(
         operator: A, differentiable in its conductances.
         inverse: near its inverse.
         right: this block's right side, without a mean where A is singular.
-        known: what x is a change of, which `iterated` may be given too; zero where derivatives are solved for.
-        iterated: x of `right` and `known`, for an inverse that is not exact; needs no derivative.
+        known: what x is a change of.
+        iterated: x of a right side and `known`, for an inverse that is not exact; differentiable.
     """
     if not isinstance(inverse, Unobstructed) or inverse.sources is None:
         return iterated(right, known)
-    # It varies with the right side, by nothing: reverse mode takes no part of a right side that does not.
-    given = (right,) if inverse.joined else (right, known + 0 * right)
-    joined, exact = inverse.joined, inverse.sources.exact
-    operator, solution, exact, given = vary_like((operator, inverse.solution, exact, given), (operator, given))
+    exact = inverse.sources.exact
+    operator, solution, right = vary_like((operator, inverse.solution, right), (operator, right))
 
-    def direct(right: Array, *_: Array) -> Array:
-        return solution(right)
+    def direct(_, right: Array) -> Array:
+        return vary_like(solution(right), right)
 
-    def solve(_, given):
-        found = direct(*given) if joined else lax.cond(exact, direct, iterated, *given)
-        return vary_like((found, *given[1:]), given)
-
-    return symmetric_solve(lambda x: (operator(x[0], 0.0), *x[1:]), given, solve)[0]
+    found = symmetric_solve(lambda x: operator(x, 0.0), right, direct)
+    if inverse.joined:
+        return found
+    # Nothing is left to iterate for where the direct solve is exact. A condition is none that jax batches on devices.
+    return jnp.where(exact, found, iterated(jnp.where(exact, 0.0, right), known))
 
 
 def _altered(operator: Elliptic, layout: FieldLayout) -> Array:

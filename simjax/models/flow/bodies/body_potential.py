@@ -16,7 +16,8 @@ thick took 140 in double precision."""
 
 @part("pressure solve")
 def potential(immersion: Immersion, domain: Domain, divergence: Array, gained: Array | None, impulse: Array) -> Array:
-    """phi with div(beta grad phi) = divergence - gained, zero in bodies; up to a constant where no pressure is given.
+    """phi with div(beta grad phi) = divergence - gained, zero in bodies, of zero mean in the fluid if none is given at
+    a side.
 
     gained: what bodies gain by themselves; None: nothing. phi changes the impulse of the pressure, and is as exact as
     that needs: to a hundred roundings of their sum, or by a direct solve to those of the operator's terms.
@@ -37,13 +38,13 @@ def potential(immersion: Immersion, domain: Domain, divergence: Array, gained: A
         right = right + immersion.spread * domain.sum(mass * missed)
 
     volumes = jnp.where(connected, operator.mass, 0.0)
+    whole = domain.sum(volumes)
 
     def iterated(right: Array, impulse: Array) -> Array:
-        whole = domain.sum(volumes)
         eps = float(jnp.finfo(right.dtype).eps)
         shift = 100 * eps * sum(1 / h**2 for h in domain.grid.mean_spacing)
         known = operator(impulse, 0.0)
-        found = solve_elliptic(
+        return solve_elliptic(
             operator,
             immersion.inverse,
             right - volumes * (domain.sum(right) / whole) if operator.closed else right,
@@ -52,8 +53,7 @@ def potential(immersion: Immersion, domain: Domain, divergence: Array, gained: A
             limit=MOST_ITERATIONS,
             scale=jnp.sqrt(domain.dot(known, known)),
         ).solution
-        mean = domain.sum(volumes * found) / whole if operator.closed else 0.0
-        return jnp.where(connected, found - mean, 0.0)
 
     found = solve_around(operator, immersion.inverse, -volumes * right, lax.stop_gradient(impulse), iterated)
-    return jnp.where(connected, found, 0.0)
+    mean = domain.sum(volumes * found) / whole if operator.closed else 0.0
+    return jnp.where(connected, found - mean, 0.0)
