@@ -132,10 +132,6 @@ REFUSED = {
         around(RINGS),
         lambda: sj.Compressible(DOMAIN, [CLOSED] * 2, MUSCL, solid=DISC),
     ),
-    ("compressible", "bodies", "stretching"): (
-        around({"shape": [16, 16], "stretch": {"x": {"formula": "s + 0.1*s*(1 - s)"}}}),
-        lambda: sj.Compressible(STRETCHED, [CLOSED] * 2, MUSCL, solid=DISC),
-    ),
     ("compressible", "gravity", "bodies"): (
         around(gravity=[0, -1]),
         lambda: sj.Compressible(PLANE, [CLOSED] * 2, MUSCL, gravity_axes=(1,), solid=DISC),
