@@ -6,7 +6,7 @@ from jax import Array, lax
 from simjax.core.domain import Domain
 from simjax.jaxpr.jaxpr_parts import part
 from simjax.models.flow.bodies.solids import Immersion
-from simjax.solvers.capacitance import solve_around
+from simjax.solvers.capacitance import Unobstructed, solve_around
 from simjax.solvers.multigrid import solve_elliptic
 
 MOST_ITERATIONS = 400
@@ -16,8 +16,8 @@ thick took 140 in double precision."""
 
 @part("pressure solve")
 def potential(immersion: Immersion, domain: Domain, divergence: Array, gained: Array | None, impulse: Array) -> Array:
-    """phi with div(beta grad phi) = divergence - gained, zero in bodies, of zero mean in the fluid if none is given at
-    a side.
+    """phi with div(beta grad phi) = divergence - gained, zero in bodies; of zero mean in the fluid if none is given at
+    a side, but for a constant where nothing is iterated: `solid_stage.pressure` takes it away.
 
     gained: what bodies gain by themselves; None: nothing. phi changes the impulse of the pressure, and is as exact as
     that needs: to a hundred roundings of their sum, or by a direct solve to those of the operator's terms.
@@ -55,5 +55,6 @@ def potential(immersion: Immersion, domain: Domain, divergence: Array, gained: A
         ).solution
 
     found = solve_around(operator, immersion.inverse, -volumes * right, lax.stop_gradient(impulse), iterated)
-    mean = domain.sum(volumes * found) / whole if operator.closed else 0.0
+    known = isinstance(immersion.inverse, Unobstructed) and immersion.inverse.joined
+    mean = domain.sum(volumes * found) / whole if operator.closed and not known else 0.0
     return jnp.where(connected, found - mean, 0.0)
