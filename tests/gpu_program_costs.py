@@ -33,12 +33,19 @@ PLANE = "grid.shape=[64,64]"
 FIXED = ("time.courant=null", "time.dt=1e-3")
 WENO = ("physics.reconstruction=weno5", "physics.variables=characteristic", "physics.flux=hllc_all_speed")
 MC = ("physics.reconstruction=mc", "physics.variables=primitive", "physics.flux=hllc")
+BALL = "{ball:{center:[0.4,0.49],radius:0.1}}"
 STEPS: dict[str, tuple[str, ...]] = {
     "flow, rk4": ("kolmogorov", "grid.shape=[512,512]", "time.integrator=rk4", *FIXED),
     "flow, euler": ("kolmogorov", "grid.shape=[512,512]", "time.integrator=euler", *FIXED),
     "flow in a Fourier basis": ("turbulence_2d", PLANE),
     "gas, WENO5": ("shock_bubble", PLANE, *WENO),
     "gas, MC": ("shock_bubble", PLANE, *MC),
+    "flow around a body": (
+        "cylinder",
+        "grid.shape=[160,80]",
+        "coefficients.solid={ball:{center:[0.4,0.49],radius:0.1}}",
+    ),
+    "gas around a body": ("gas_cylinder", PLANE),
     "absorbed sound": ("layered_medium", "grid.shape=[128,128]"),
     "absorbed light": ("lens", "grid.shape=[128,128]"),
     "dye": ("dye", PLANE),

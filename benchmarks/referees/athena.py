@@ -11,12 +11,11 @@ inputs/hydro/athinput.linear_wave3d and athinput.sod. About fifteen minutes of o
 
 from __future__ import annotations
 
-import argparse
 import itertools
 
 import jax
 import numpy as np
-from verdicts import keep, verdict
+from verdicts import keep_groups, verdict
 
 jax.config.update("jax_enable_x64", True)
 
@@ -105,12 +104,5 @@ GROUPS = {
 }
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--groups", nargs="+", choices=GROUPS, default=list(GROUPS))
-    for group in parser.parse_args().groups:
-        keep("athena", group, list(GROUPS[group]()))
-
-
 if __name__ == "__main__":
-    main()
+    keep_groups("athena", __doc__, GROUPS)

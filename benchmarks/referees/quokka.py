@@ -9,12 +9,10 @@ MC of primitive ones; quokka takes PPM, and PLM for Quirk's problem. Some minute
 
 from __future__ import annotations
 
-import argparse
-
 import jax
 import jax.numpy as jnp
 import numpy as np
-from verdicts import keep, verdict
+from verdicts import keep_groups, verdict
 
 jax.config.update("jax_enable_x64", True)
 
@@ -186,12 +184,5 @@ def pushed_shocks():
 GROUPS = {"Riemann problems": tubes, "waves": waves, "pushed shocks": pushed_shocks}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--groups", nargs="+", choices=GROUPS, default=list(GROUPS))
-    for group in parser.parse_args().groups:
-        keep("quokka", group, list(GROUPS[group]()))
-
-
 if __name__ == "__main__":
-    main()
+    keep_groups("quokka", __doc__, GROUPS)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -25,3 +27,11 @@ def keep(name: str, group: str, rows: list[dict[str, object]], **versions: objec
     groups = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     groups[group] = {"environment": environment(), **versions, "rows": rows}
     path.write_text(json.dumps(groups, indent=1) + "\n", encoding="utf-8")
+
+
+def keep_groups(name: str, about: str | None, groups: Mapping[str, Callable[[], Iterable[dict[str, object]]]]) -> None:
+    """The command line of a referee that needs nothing else: finds and keeps the rows of the groups that are named."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--groups", nargs="+", choices=groups, default=list(groups))
+    for group in parser.parse_args().groups:
+        keep(name, group, list(groups[group]()))

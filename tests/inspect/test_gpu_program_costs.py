@@ -21,7 +21,7 @@ def test_steps_and_gradients_cost_what_they_did_on_a_gpu():
 
 
 def test_every_program_is_kept_for_each_version():
-    assert len(STEPS) == 12 and len(GRADIENTS) == 3
+    assert len(STEPS) == 14 and len(GRADIENTS) == 3
     for version, kept in KEPT.items():
         assert minor(kept["jax"]) == version and set(kept["programs"]) == set(PROGRAMS)
         assert all(min(costs.values()) > 0 for costs in kept["programs"].values())
