@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from simjax.ops.riemann import Primitive
-from simjax.stencil.materialise import held_in_reverse, transposed_anew
+from simjax.stencil.materialise import transposed_anew
 
 WEAK, STRONG = 0.3, 0.6
 """Strengths of a shock, from one cell before a cell to one cell behind it, from which it counts, and counts in full."""
@@ -33,16 +33,19 @@ def across_faces(padded: Primitive, ndim: int) -> tuple[Array, ...]:
     return transposed_anew(found, padded.density, padded.velocity, padded.pressure)
 
 
+def strength(drop: Array, change: Array, density: Array, pressure: Array) -> Array:
+    """Share, 0 to 1, of a shock in a cell, from the drop of the velocity and the change of pressure across it."""
+    found = jnp.minimum(drop * jnp.sqrt(density / pressure), jnp.abs(change) / pressure)
+    return jnp.clip((found - WEAK) * (1 / (STRONG - WEAK)), 0, 1)
+
+
 def _strengths(density: Array, u: Array, pressure: Array, axis: int, ndim: int) -> Array:
     """Share of a shock along an axis, in all cells but the outermost ones along it."""
 
     def change(v: Array) -> Array:
         return _cut(v, axis, ndim, 0, 2) - _cut(v, axis, ndim, 2, 0)
 
-    density, middle = (_cut(v, axis, ndim, 1, 1) for v in (density, pressure))
-    # All that neighbours, and both variables, add to their cotangents is formed from these two.
-    drop, rise = held_in_reverse((change(u) * jnp.sqrt(density / middle), jnp.abs(change(pressure)) / middle))
-    return jnp.clip((jnp.minimum(drop, rise) - WEAK) * (1 / (STRONG - WEAK)), 0, 1)
+    return strength(change(u), change(pressure), _cut(density, axis, ndim, 1, 1), _cut(pressure, axis, ndim, 1, 1))
 
 
 def _beside(strengths: list[Array], axis: int, ndim: int) -> Array:

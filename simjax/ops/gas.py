@@ -26,6 +26,7 @@ from simjax.ops.riemann import (
     squared_norm,
 )
 from simjax.ops.spacing import Spacing
+from simjax.ops.standing_shocks import limited_at_shocks
 from simjax.stencil.materialise import for_each_leaf, formed_once, held_in_reverse, shared_in_reverse, stored
 from simjax.stencil.windows import Windows, differences_of_windows, of_windows
 
@@ -132,8 +133,9 @@ def limited_faces(
     width = scheme.interpolation.width
     *before, to_faces = _face_states(axis, scheme)
 
-    def states(found, cells, gamma):
-        left, right = to_faces(found, cells, gamma)
+    def states(found, around, given):
+        cells = _at_rest(around, given)
+        left, right = _sides(to_faces, found, around, given, axis, scheme)
         share = jnp.minimum(state_share(left, cells[width - 1]), state_share(right, cells[width]))
         return _limited_states((left, right), cells), share
 
@@ -143,7 +145,7 @@ def limited_faces(
             flux = part(flux, around, given)
         return jnp.minimum(share, flux_share(flux, *_cells_at_face(around, given, axis)))
 
-    parts = [*map(_of_cells_at_rest, (*before, states)), share]
+    parts = [*map(_of_cells_at_rest, before), states, share]
     around = _cells_around(padded, axis, ndim, scheme)
     return of_windows(_of_cell(axis), parts, *around, _Given(gamma, rises), ndim) < 1
 
@@ -176,13 +178,14 @@ def _flux_parts(axis: int, scheme: GasScheme) -> tuple[Callable, list[Callable]]
     """Arguments of `of_windows` for fluxes: values of a cell, and the parts of a flux."""
     *before, to_faces = _face_states(axis, scheme)
 
-    def states(found, cells, gamma) -> tuple[Primitive, Primitive]:
-        return stored(_limited_states(to_faces(found, cells, gamma), cells))
+    def states(found, around, given) -> tuple[Primitive, Primitive]:
+        sides = _sides(to_faces, found, around, given, axis, scheme)
+        return stored(_limited_states(sides, _at_rest(around, given)))
 
     def limited(flux, around, given) -> Conserved:
         return stored(limit_flux(flux, *_cells_at_face(around, given, axis)))
 
-    parts = [*map(_of_cells_at_rest, (*before, states)), *_upwind_parts(axis, scheme), limited]
+    parts = [*map(_of_cells_at_rest, before), states, *_upwind_parts(axis, scheme), limited]
     return _of_cell(axis), parts
 
 
@@ -207,6 +210,17 @@ def _at_rest(around, given) -> list[Primitive]:
 
 def _of_cells_at_rest(part: Callable) -> Callable:
     return lambda found, around, given: part(found, _at_rest(around, given), given.gamma)
+
+
+def _sides(
+    to_faces: Callable, found, around, given, axis: int, scheme: GasScheme
+) -> tuple[Primitive, Primitive]:
+    """Values on both sides of each face; by weighted parabolas those at a standing shock are of limited slopes."""
+    resting = _at_rest(around, given)
+    sides = to_faces(found, resting, given.gamma)
+    if scheme.regularised or not scheme.reach:
+        return sides
+    return limited_at_shocks(sides, resting, [cell for cell, *_ in around], axis)
 
 
 def _limited_states(sides: tuple[Primitive, Primitive], cells: list[Primitive]) -> tuple[Primitive, Primitive]:
