@@ -9,4 +9,6 @@ from instrument_descriptions import CASES, REFERENCE, descriptions
 @pytest.mark.parametrize("name", CASES)
 def test_files_of_every_kind_are_described_as_before(name, tmp_path):
     wanted = json.loads(REFERENCE.read_text(encoding="utf-8"))[name]
-    assert descriptions(name, tmp_path) == wanted, "if meant, write them by `python tests/support/instrument_descriptions.py`"
+    assert descriptions(name, tmp_path) == wanted, (
+        "if meant, write them by `python tests/support/instrument_descriptions.py`"
+    )

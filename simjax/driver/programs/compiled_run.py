@@ -15,11 +15,10 @@ from jax.sharding import PartitionSpec
 from simjax.core.model import Measure, Output
 from simjax.core.tendency import call_own
 from simjax.driver.loop.fault import Fault
-from simjax.driver.output.instrument import Instrument
 from simjax.driver.output.statistic import Statistic
 from simjax.driver.programs.stepped_run import SteppedRun
 from simjax.driver.start.build import named_values
-from simjax.instruments.operators import Instrumental, View
+from simjax.instruments.instrument import Instrument, View
 from simjax.io.frame_output import FrameWriter
 from simjax.io.run_numbers import RunNumbers
 from simjax.io.segments import Ranges
@@ -28,7 +27,6 @@ from simjax.report.check import Check
 from simjax.report.scene import Scene
 from simjax.schema.config import Config
 from simjax.schema.formula import Formula
-from simjax.schema.instruments import InstrumentConfig
 from simjax.schema.statistics import NO_STATISTICS
 from simjax.schema.time_statistics import StatisticsConfig
 from simjax.stepping.simulate import Clock, Schedule
@@ -187,10 +185,6 @@ class CompiledRun(SteppedRun):
         """The things that pictures of the run show beside its variables."""
 
     @abc.abstractmethod
-    def instrument(self, source: InstrumentConfig) -> Instrument:
-        """The operators of an instrument, and what each reads."""
-
-    @abc.abstractmethod
     def statistic(self, source: StatisticsConfig) -> Statistic:
         """A time statistic of variables or quantities, which no instrument reads."""
 
@@ -207,7 +201,7 @@ class CompiledRun(SteppedRun):
         """Units of what a kind of observation reads of a variable."""
 
     @abc.abstractmethod
-    def snapshot(self, variable: str, shape: Callable[[], tuple[int, ...]]) -> Instrumental:
+    def snapshot(self, variable: str, shape: Callable[[], tuple[int, ...]]) -> Instrument:
         """The operator that reads a whole variable; `shape()` traces the run for that of all devices together."""
 
     @abc.abstractmethod
