@@ -126,19 +126,21 @@ class _Entry:
 
     def read_names(self) -> tuple[str, ...]:
         """The names that it looks at, each once; none after telling why not."""
-        known, noun, path = tuple(self.cls.names(self.site)), self.cls.noun, self._path_of(OF)
-        if not known:
+        known, noun, path = self.cls.names(self.site), self.cls.noun, self._path_of(OF)
+        if known is not None and not known:
             return ()
         given = self.value.get(self.kind if self.cls.at_kind == OF else OF)
         given = [given] if isinstance(given, str) else given
         if given is None or (isinstance(given, (list, tuple)) and not given):
             default = tuple(self.cls.default_names(self.site))
             if not default:
-                such = f"{self.kind}: {known[0]}" if self.cls.at_kind == OF else f"of: [{known[0]}]"
+                first = "NAME" if known is None else next(iter(known))
+                such = f"{self.kind}: {first}" if self.cls.at_kind == OF else f"of: [{first}]"
                 self.problems.say(path, f"{path} is missing: expected {noun}, such as {such}")
             return default
-        most = max(MOST_NAMES, len(known))
-        return tuple(dict.fromkeys(ListOf(Choice(known), 1, most, noun=noun).read(path, given, self.problems) or ()))
+        name = Text(described=f"the name of one of the {noun}") if known is None else Choice(tuple(known))
+        most = max(MOST_NAMES, len(known or ()))
+        return tuple(dict.fromkeys(ListOf(name, 1, most, noun=noun).read(path, given, self.problems) or ()))
 
     def read_keys(self) -> dict[str, Any]:
         """The keys of the kind that are given, and the defaults of others but null; after telling what is wrong."""
@@ -174,7 +176,8 @@ class _Entry:
             return beside | ({OF: self.value[OF]} if OF in self.value else {})
         if self.cls.at_kind != KEYS:
             return {self.cls.at_kind: self.value[self.kind], **beside}
-        takes = (OF,) if self.cls.names(self.site) else ()
+        names = self.cls.names(self.site)
+        takes = (OF,) if names is None or names else ()
         for key in (*beside, *(() if takes or OF not in self.value else (OF,))):
             self.problems.unknown(self.where, key, (self.kind, *takes, "every", "name"))
         below = self.value[self.kind]

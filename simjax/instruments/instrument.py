@@ -141,8 +141,8 @@ class Instrument(eqx.Module):
         return ""
 
     @classmethod
-    def names(cls, site: Site) -> Sequence[str]:
-        """Names that it may look at; none where it takes no `of`."""
+    def names(cls, site: Site) -> Sequence[str] | None:
+        """Names that it may look at; none where it takes no `of`, None where they are known with the programs alone."""
         return tuple(site.written) if cls.of_fields else ()
 
     @classmethod
@@ -218,12 +218,3 @@ class FieldInstrument(Instrument):
         Returns:
             An array of `shape(domain.grid)`, the same on all devices unless `spec` says otherwise.
         """
-
-
-class Diagnostic(Instrument):
-    """A number that the model tells of a state by name, such as a mean or an energy."""
-
-    variable: str = eqx.field(static=True)
-
-    def read(self, view):
-        return view.diagnostics()[self.variable]

@@ -5,6 +5,7 @@ together see. Where the instruments stand is static: an operator has no leaves a
 """
 
 import math
+from dataclasses import replace
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -13,10 +14,15 @@ from jax import lax
 
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, Grid
-from simjax.instruments.instrument import FieldInstrument, Places
+from simjax.instruments.instrument import Coordinate, FieldInstrument, Layout, Places
 from simjax.instruments.places import around, require_cartesian
 from simjax.instruments.rays import pieces
 from simjax.instruments.sampling import interpolate, require_axes, shares, waves
+from simjax.schema.instrument_declarations import instrument
+from simjax.schema.site import Points, Refusal
+from simjax.schema.units import product_of_units
+
+RAY = "ray"
 
 
 class Snapshot(FieldInstrument):
@@ -59,6 +65,7 @@ class PointSensors(FieldInstrument):
         return (len(self.positions),)
 
 
+@instrument("line_of_sight")
 class LineOfSight(FieldInstrument):
     """Integrals of the field along straight segments from `starts` to `ends`, both (segments, axes): (segments,).
 
@@ -70,6 +77,8 @@ class LineOfSight(FieldInstrument):
     variable: str = eqx.field(static=True)
     starts: Places = eqx.field(static=True)
     ends: Places = eqx.field(static=True)
+
+    at_given_places = True
 
     def __init__(self, variable: str, starts, ends):
         self.variable = variable
@@ -103,6 +112,39 @@ class LineOfSight(FieldInstrument):
 
     def shape(self, grid):
         return (len(self.starts),)
+
+    def layout(self, source, output, grid, units):
+        lines, coordinates = np.asarray([self.starts, self.ends]), []
+        about = {"long_name": "number of the line of sight", "units": "1"}
+        coordinates.append(Coordinate(RAY, (RAY,), np.arange(lines.shape[1], dtype="i4"), about))
+        for end, points in zip(("start", "end"), lines, strict=True):
+            for k in range(grid.ndim):
+                place = {"units": units, "long_name": f"{AXES[k]} of the {end} of the line"}
+                coordinates.append(Coordinate(f"{AXES[k]}_{end}", (RAY,), points[:, k], place))
+        return Layout((RAY,), tuple(coordinates))
+
+    # ------------------------------------------------------------------ in configurations
+
+    @classmethod
+    def keys_for(cls, given, site):
+        return {"from": Points(site), "to": Points(site)}
+
+    @classmethod
+    def refusals(cls, of, given, site):
+        starts, ends = given["from"], given["to"]
+        if len(starts) != len(ends):
+            yield Refusal("to", f"as many points as from has, {len(starts)}; got {len(ends)}")
+        for number, (start, end) in enumerate(zip(starts, ends, strict=False)):
+            if start == end:
+                yield Refusal(f"to[{number}]", f"another point than from[{number}]", list(end))
+
+    @classmethod
+    def made(cls, source, run):
+        lines, length = (source.given["from"], source.given["to"]), run.config.schema.length_units
+        return {
+            one.name: (cls(one.name, *lines), replace(one, units=product_of_units(one.units, length), standard_name=""))
+            for one in cls.seen(source, run)
+        }
 
 
 class BoxAverage(FieldInstrument):

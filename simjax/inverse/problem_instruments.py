@@ -19,7 +19,8 @@ from simjax.driver.differentiable_run import DifferentiableRun
 from simjax.driver.programs.programs_of_instruments import reading_of
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, Grid
-from simjax.instruments.instrument import Diagnostic, Instrument
+from simjax.instruments.diagnostic import Diagnostic
+from simjax.instruments.instrument import Instrument
 from simjax.instruments.operators import (
     BoxAverage,
     LineOfSight,

@@ -30,6 +30,8 @@ HOMES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "mean_square_displacement": ("tracks", (PARTICLES,)),
     "tracks": ("tracks", (PARTICLES,)),
     "density": ("particles_on_mesh", (PARTICLES,)),
+    "line_of_sight": ("operators", (FIELDS,)),
+    "diagnostic": ("diagnostic", BOTH),
     "balance": ("balance", BOTH),
 }
 """Kind -> the module in `instruments` that declares it, and the families of models that take it."""

@@ -22,7 +22,7 @@ from simjax.instruments.instrument import Instrument, View
 from simjax.io.frame_output import FrameWriter
 from simjax.io.run_numbers import RunNumbers
 from simjax.io.segments import Ranges
-from simjax.models.measures import by_component
+from simjax.models.measures import by_component, measure_of
 from simjax.report.check import Check
 from simjax.report.scene import Scene
 from simjax.schema.config import Config
@@ -111,6 +111,11 @@ class CompiledRun(SteppedRun):
         """The model's own numbers of a state, by name, vectors by component."""
         found = call_own(model, "diagnostics", t, state, params)
         return by_component(found, type(model).__name__, self.config.ndim)
+
+    def measure_of(self, name: str) -> Measure:
+        """Units and meaning of one of the diagnostics."""
+        found = measure_of(self.measures, name) or Measure("1", "")
+        return found if found.long_name else dataclasses.replace(found, long_name=name.replace("_", " "))
 
     @property
     @abc.abstractmethod

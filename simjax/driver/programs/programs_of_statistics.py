@@ -21,9 +21,6 @@ from simjax.driver.programs.programs_of_fields import CompiledFields
 from simjax.driver.start.build import Plan
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER
-from simjax.instruments.instrument import Diagnostic
-from simjax.models.measures import Measure, measure_of
-from simjax.schema.config_errors import closest
 from simjax.schema.instruments import TOLERANCE, InstrumentConfig
 from simjax.schema.time_statistics import COVARIANCE, MAX, MIN, THIRD_MOMENT, VARIANCE, StatisticsConfig
 from simjax.stepping.clock import Schedule
@@ -178,25 +175,8 @@ def _of_instrument(source: StatisticsConfig, instrument: RunInstrument) -> Stati
 
 def statistic_of_quantities(source: StatisticsConfig, programs: CompiledRun) -> Statistic:
     """The statistics of numbers that the model tells of its particles."""
-    return _of_instrument(source, _quantities(source, programs))
-
-
-def _quantities(source: StatisticsConfig, programs: CompiledRun) -> RunInstrument:
-    """An instrument that reads numbers that the model tells of its particles."""
-    known = sorted(programs.observed_shapes()[1])
-    outputs = {}
-    for name in source.of:
-        if name not in known:
-            close = closest(name, known)
-            hint = f"did you mean '{close}'? " if close else ""
-            raise ConfigurationError(
-                f"statistics {source.name!r}: of={name}: no quantity of model={programs.config.model} and no "
-                f"instrument; {hint}There are {', '.join(known)}."
-            )
-        measure = measure_of(programs.measures, name) or Measure("1", "")
-        outputs[name] = Output(name, (), measure.units, measure.long_name or name.replace("_", " "))
-    read_by = InstrumentConfig("quantities", source.name, source.of, source.every, {})
-    return RunInstrument(read_by, {name: Diagnostic(name) for name in outputs}, outputs)
+    read_by = InstrumentConfig("diagnostic", source.name, source.of, source.every, {})
+    return _of_instrument(source, RunInstrument.of(read_by, programs))
 
 
 def statistic_of_fields(source: StatisticsConfig, programs: CompiledFields) -> Statistic:
