@@ -115,12 +115,16 @@ def convective_flux(
     SIAM J. Sci. Comput. 35, A1137. `rises` are the hydrostatic differences of pressure between the 2 width cells
     around each face, from below to above; they are taken out of the pressure before it is interpolated.
     """
-    return of_windows(*_flux_parts(axis, scheme), *_cells_around(padded, axis, ndim, scheme), _Given(gamma, rises), ndim)
+    return of_windows(
+        *_flux_parts(axis, scheme), *_cells_around(padded, axis, ndim, scheme), _Given(gamma, rises), ndim
+    )
 
 
 def convective_differences(padded: Primitive, axis: int, ndim: int, gamma: Array, scheme: GasScheme) -> Conserved:
     """Differences of `convective_flux` between the two faces of each of the n cells along `axis`."""
-    return differences_of_windows(*_flux_parts(axis, scheme), *_cells_around(padded, axis, ndim, scheme), _Given(gamma, None), ndim)
+    return differences_of_windows(
+        *_flux_parts(axis, scheme), *_cells_around(padded, axis, ndim, scheme), _Given(gamma, None), ndim
+    )
 
 
 def limited_faces(
@@ -190,10 +194,10 @@ def _flux_parts(axis: int, scheme: GasScheme) -> tuple[Callable, list[Callable]]
 
 
 def _of_cell(axis: int) -> Callable:
-    """The part that gives primitives, conserved densities, their exact flux, the fastest signal, and the rest of a cell:
-    Sigma and the share of shocks along other axes."""
+    """The part that gives primitives, conserved densities, their exact flux, the fastest signal and
+    what else a cell has: Sigma and the share of shocks along other axes."""
 
-    def of_cell(w: Primitive, given) -> tuple[Primitive, Conserved, Conserved, Array, tuple[Array | None, Array | None]]:
+    def of_cell(w: Primitive, given) -> tuple[Primitive, Conserved, Conserved, Array, tuple]:
         q = conserved(w, given.gamma)
         speed = jnp.abs(w.velocity[axis]) + sound_speed(w, given.gamma)
         rest = w.entropic, w.crossing
@@ -212,9 +216,7 @@ def _of_cells_at_rest(part: Callable) -> Callable:
     return lambda found, around, given: part(found, _at_rest(around, given), given.gamma)
 
 
-def _sides(
-    to_faces: Callable, found, around, given, axis: int, scheme: GasScheme
-) -> tuple[Primitive, Primitive]:
+def _sides(to_faces: Callable, found, around, given, axis: int, scheme: GasScheme) -> tuple[Primitive, Primitive]:
     """Values on both sides of each face; by weighted parabolas those at a standing shock are of limited slopes."""
     resting = _at_rest(around, given)
     sides = to_faces(found, resting, given.gamma)

@@ -16,8 +16,8 @@ from simjax.stencil.materialise import formed_once
 
 PASSING = 0.5
 """Change of the momentum along an axis over its mean size, from one cell before a cell to one cell behind it, at which
-a shock counts as one that moves. Across a shock at rest the momentum does not change, and one that runs into a gas at
-rest has twice the mean. A shock of Mach 10 has half of it at a ninth of its speed through the gas before it."""
+a shock counts as one that moves. Across a shock at rest it does not change; across one that runs into a gas at rest by
+twice the mean, and by half of it across one of Mach 10 that moves at about a tenth of its speed through the gas."""
 
 
 def share_of(before: Primitive, cell: Primitive, behind: Primitive, axis: int) -> Array:
@@ -41,7 +41,9 @@ def limited_at_shocks(
     keep what they have. `resting`: the cells around each face, as they are interpolated; `cells`: with all pressure.
     """
     below = len(cells) // 2 - 1
-    share = formed_once(jnp.maximum(*(share_of(*cells[k - 1 : k + 2], axis) for k in (below, below + 1))))
+    share = formed_once(
+        jnp.maximum(*(share_of(cells[k - 1], cells[k], cells[k + 1], axis) for k in (below, below + 1)))
+    )
 
     def towards(value: Array, behind: Array, center: Array, ahead: Array) -> Array:
         return value + share * (center + 0.5 * minmod(center - behind, ahead - center) - value)

@@ -132,7 +132,9 @@ def transposed_anew(function: Callable, *arguments):
             one = held(jnp.ones((), jnp.result_type(*jax.tree.leaves(primals))))
             return jax.vjp(function, *jax.tree.map(lambda x: x * one, primals))[1](cotangents)
 
-        return value(*primals), linear_map(lambda tangents: jax.jvp(function, primals, tangents)[1], transpose, tangents)
+        return value(*primals), linear_map(
+            lambda tangents: jax.jvp(function, primals, tangents)[1], transpose, tangents
+        )
 
     return value(*arguments)
 
