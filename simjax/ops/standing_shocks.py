@@ -41,9 +41,8 @@ def limited_at_shocks(
     keep what they have. `resting`: the cells around each face, as they are interpolated; `cells`: with all pressure.
     """
     below = len(cells) // 2 - 1
-    share = formed_once(
-        jnp.maximum(*(share_of(cells[k - 1], cells[k], cells[k + 1], axis) for k in (below, below + 1)))
-    )
+    stands = [share_of(cells[k - 1], cells[k], cells[k + 1], axis) for k in (below, below + 1)]
+    share = formed_once(jnp.maximum(*stands))
 
     def towards(value: Array, behind: Array, center: Array, ahead: Array) -> Array:
         return value + share * (center + 0.5 * minmod(center - behind, ahead - center) - value)
