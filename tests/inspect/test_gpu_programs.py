@@ -66,9 +66,9 @@ WENO, MC = ("weno5", "characteristic", "hllc_all_speed"), ("mc", "primitive", "h
         # 67 and 10.9 with jax 0.12, 67 and 10.8 with 0.10: the limiter that keeps contacts reads the cells' own states,
         # and took 5 kernels and a sixth more than the one before. 98 and 16.6 where what is held lies within its parts.
         pytest.param(MC, "xla", True, 70, 11.4, id="gpu-mc-parts"),
-        # 30 and 2.03 with jax 0.10; 27 and 1.47, and 25 and 1.15 with 0.12, by a flux that asks for no shocks across
+        # 30 and 1.91 with jax 0.12, 2.03 with 0.10; 25 and 1.15, 27 and 1.47, by a flux that asks for no shocks across
         # faces. These read cells off the line, so that XLA forms their shares, three fields, and the cotangents: 38 and
-        # 2.50 where it stored what lies between. 79 and 13 by XLA alone.
+        # 2.50 with jax 0.10 where it stored what lies between. 79 and 13 by XLA alone.
         pytest.param(WENO, "pallas", True, 32, 2.15, id="gpu-weno-reverse"),
         # 23 and 1.01 with jax 0.12, 28 and 1.48 with 0.10; 28 and 1.18, 33 and 1.68 with cotangents of faces in
         # memory; 59 and 6.7 by XLA.
