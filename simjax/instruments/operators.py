@@ -140,11 +140,12 @@ class LineOfSight(FieldInstrument):
 
     @classmethod
     def made(cls, source, run):
-        lines, length = (source.given["from"], source.given["to"]), run.config.schema.length_units
-        return {
-            one.name: (cls(one.name, *lines), replace(one, units=product_of_units(one.units, length), standard_name=""))
-            for one in cls.seen(source, run)
-        }
+        lines, length, found = (source.given["from"], source.given["to"]), run.config.schema.length_units, {}
+        for one in cls.seen(source, run):
+            about = f"integral of {one.long_name or one.name} along the line"
+            units = product_of_units(one.units, length)
+            found[one.name] = cls(one.name, *lines), replace(one, units=units, long_name=about, standard_name="")
+        return found
 
 
 class BoxAverage(FieldInstrument):

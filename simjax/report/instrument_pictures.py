@@ -70,7 +70,7 @@ def _draw(path: Path, dataset: xr.Dataset, variable: xr.DataArray) -> None:
         _plane(sheet, dataset, variable.isel(time=-1))
     else:
         axes = sheet.axes(0.75, 0.32, _WIDTH - 0.95, _HEIGHT - 0.87)
-        if own in ([], ["station"]):
+        if not own or dataset[own[0]].dtype.kind == "i":  # points or lines by number
             _over_time(axes, dataset, variable)
         else:
             _profiles(axes, dataset, variable, own[0])

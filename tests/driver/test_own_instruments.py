@@ -1,6 +1,7 @@
 """An instrument of a user's own has what those of simjax have: keys, files, members, devices, statistics and fits."""
 
 import dataclasses
+import json
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -98,7 +99,10 @@ def test_keys_of_an_own_instrument_are_read_and_refused(tmp_path):
 @pytest.mark.slow
 def test_an_own_instrument_sees_the_same_on_devices_in_members_and_in_statistics(tmp_path):
     looking = {
-        "outputs": [{"power_means": {"powers": [1, 2, 3]}, "of": "pressure", "every": "step"}],
+        "outputs": [
+            {"power_means": {"powers": [1, 2, 3]}, "of": "pressure", "every": "step"},
+            {"diagnostic": "energy", "every": "step"},
+        ],
         "statistics": [{"of": "power_means", "kinds": ["mean"], "name": "averaged"}],
     }
     one = run(tmp_path / "one", {**looking, "time.output_every": 0.01})
@@ -109,6 +113,11 @@ def test_an_own_instrument_sees_the_same_on_devices_in_members_and_in_statistics
         alone = seen.load()
     with sj.open_output(one, "averaged") as averaged:
         np.testing.assert_allclose(averaged.pressure_mean[0], powers[1:].mean(0), rtol=0, atol=1e-13)
+    with sj.open_output(one, "diagnostic") as numbers:
+        written = [
+            json.loads(line)["diagnostics"]["energy"] for line in (one / "metrics.jsonl").read_text().splitlines()
+        ]
+        np.testing.assert_allclose(numbers.energy[1:], written[-8:], rtol=1e-14)  # rounded apart
     cut = run(tmp_path / "cut", {**looking, "mesh": {"shape": [2, 4]}})
     vary = {"size": 2, "vary": {"parameters.height": {"values": [0.5, 0.7]}}}
     members = run(tmp_path / "members", {**looking, "ensemble": vary})

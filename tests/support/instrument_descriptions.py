@@ -39,6 +39,8 @@ FIELDS = {
         {"structure_function": ["velocity", "temperature"], "along": "y", "order": 3},
         {"correlation": ["pressure", "temperature"], "along": "x", "separations": [0, 0.25]},
         {"correlation": "pressure", "along": "x", "normalised": False},
+        {"line_of_sight": {"from": [[0, 0.5], [0.1, 0.1]], "to": [[1, 0.5], [0.9, 0.3]]}, "of": "temperature"},
+        {"diagnostic": ["kinetic_energy", "force_x"], "every": "step"},
         {"body_surface": {"around": [0.5, 0.47], "points": 3}, "every": "step"},
         {"body_surface": {"points": [[0.2, 0.3]]}, "of": ["temperature", "temperature_flux"]},
     ],
@@ -69,6 +71,7 @@ PARTICLES = {
         {"tracks": {"ids": [5, 63]}, "every": "step"},
         {"density": {"shape": [6, 4]}, "of": ["number_density", "velocity", "temperature"]},
         {"density": {"shape": [6, 4]}},
+        {"diagnostic": "temperature", "every": "step"},
         {"balance": ["momentum_x", "energy"]},
     ],
 }
