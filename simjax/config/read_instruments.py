@@ -39,7 +39,7 @@ def read_instruments(keys: Mapping[str, Any], found: Mapping[str, Any], context:
 
 
 def site_of(keys: Mapping[str, Any], found: Mapping[str, Any], context: Context) -> Site:
-    """What the configuration says around its instruments."""
+    """The box, the sides and the sections around the instruments of a configuration."""
     box, boundaries = found["grid"] or found["box"], found["boundaries"]
     of_box, stretch = getattr(found["box"], "periodic", None), getattr(found["grid"], "stretch", None)
     return Site(
@@ -110,7 +110,7 @@ class _Entry:
         return join(self.where, self.kind)
 
     def _path_of(self, key: str) -> str:
-        """Where a key of the kind stands, or the names."""
+        """The path of a key of the kind, or of the names."""
         at_kind = self.cls.at_kind
         if key in ("", at_kind):
             return self.path

@@ -11,7 +11,7 @@ from simjax.schema.site import Refusal
 
 @instrument("balance", family=BOTH)
 class Balance(Instrument):
-    """A number of the balance of a conserved quantity: what is in, what came through each side, what was made."""
+    """A number of the balance of a conserved quantity: the amount inside, what passed each side, what was made."""
 
     variable: str = eqx.field(static=True)
 

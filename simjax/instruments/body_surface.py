@@ -145,7 +145,7 @@ class BodySurface(Instrument):
 
 
 def _described(name: str, model: Any, length_units: str) -> Output:
-    """How a reading along bodies is described: by the model, or as the variable or the flux that it is."""
+    """The description of a reading along bodies: that of the model, or of the variable or the flux that it is."""
     root, _, axis = name.rpartition("_")
     known, own = {output.name: output for output in model.outputs()}, model.readings_along_bodies()
     units, about = {

@@ -45,7 +45,12 @@ class View(NamedTuple):
 
 
 class Coordinate(NamedTuple):
-    """A coordinate of a file of samples: its dimensions, its values, and its attributes as CF has them."""
+    """A coordinate of a file of samples: its dimensions, its values, and its attributes as CF has them.
+
+    Examples:
+        >>> sj.Coordinate("power", ("power",), np.arange(3), {"units": "1"}).dims
+        ('power',)
+    """
 
     name: str
     dims: tuple[str, ...]
@@ -54,9 +59,13 @@ class Coordinate(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """How a file has a reading: its dimensions beside members and time, slowest first, and their coordinates.
+    """The dimensions of a reading in a file, beside members and time, slowest first, and their coordinates.
 
     attributes: further ones of the variable.
+
+    Examples:
+        >>> sj.Layout(attributes={"cell_methods": "area: mean"}).dims
+        ()
     """
 
     dims: tuple[str, ...] = ()
@@ -82,6 +91,8 @@ class Instrument(eqx.Module):
     kept. of_fields: whether the names are those of `output.fields`.
 
     Examples:
+        >>> import dataclasses
+        >>> import equinox as eqx
         >>> class Above(sj.FieldInstrument):
         ...     '''The share of the volume in which a field is above a threshold.'''
         ...
@@ -130,7 +141,7 @@ class Instrument(eqx.Module):
         return measured
 
     def layout(self, source: InstrumentConfig, output: Output, grid: Grid, units: str) -> Layout:
-        """How the file has the reading, which `output` describes; units: of lengths."""
+        """The layout of the reading in the file, where `output` describes it; units: of lengths."""
         return Layout()
 
     # ------------------------------------------------------------------ what a configuration says of its kind
@@ -187,7 +198,7 @@ class Instrument(eqx.Module):
 
     @classmethod
     def made(cls, source: InstrumentConfig, run: Any) -> dict[str, tuple["Instrument", Output]]:
-        """What reads each of the `readings` in a run, and the description of that; run: its `CompiledRun`."""
+        """The instrument and the description of each of the `readings` in a run; run: its `CompiledRun`."""
         return {one.name: (cls(one.name, **source.given), cls.described(one)) for one in cls.seen(source, run)}
 
     @classmethod
@@ -197,7 +208,15 @@ class Instrument(eqx.Module):
 
 
 class FieldInstrument(Instrument):
-    """A linear or nonlinear function of one variable's field."""
+    """A linear or nonlinear function of one variable's field.
+
+    Examples:
+        >>> class RootMeanSquare(sj.FieldInstrument):
+        ...     def measure(self, domain, field, offset, periodic):
+        ...         return jnp.sqrt(domain.mean(field**2))
+        >>> RootMeanSquare("pressure").variable
+        'pressure'
+    """
 
     variable: str = eqx.field(static=True)
 

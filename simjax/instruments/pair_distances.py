@@ -28,7 +28,7 @@ class RadialDistribution(Instrument):
 
     @dataclass(frozen=True)
     class Keys:
-        """Which distances."""
+        """The distances."""
 
         radii: tuple[float, ...] = key(ListOf(Real(above=0.0), 1, MOST_RADII, noun="distances"), about="distances")
         width: float = key(Real(above=0.0), about="half the range of distances that counts for each")

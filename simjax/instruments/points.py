@@ -22,7 +22,7 @@ class Probe(PointSensors):
 
     @dataclass(frozen=True)
     class Keys:
-        """Where it reads."""
+        """The points."""
 
         points: tuple[tuple[float, ...], ...] = key(Points(), units="m", about="points, a list of coordinates each")
 

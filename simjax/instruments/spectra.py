@@ -81,7 +81,7 @@ class VectorSpectrum(Instrument):
 
     @dataclass(frozen=True)
     class Keys:
-        """Which waves count."""
+        """The waves that count."""
 
         shells: int | None = key(Integer(1, MOST_SHELLS), None, about="number of shells; null: all that are resolved")
         along: str | None = key(AxisName(even=True), None, about="axis along which it is taken; null: all")

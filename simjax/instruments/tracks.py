@@ -53,7 +53,7 @@ class Tracks(Instrument):
 
     @dataclass(frozen=True)
     class Keys:
-        """Which particles."""
+        """The particles."""
 
         ids: tuple[int, ...] = key(ListOf(Integer(0), 1, MOST_TRACKS, noun="numbers"), about="numbers of particles")
 

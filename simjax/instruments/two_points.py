@@ -104,7 +104,7 @@ class StructureFunction(Apart):
 
     @dataclass(frozen=True)
     class Keys(ApartKeys):
-        """Which points, and which power."""
+        """The points and the power."""
 
         order: int = key(Integer(1, MOST_ORDER), 2, about="order p")
 
@@ -165,7 +165,7 @@ class Correlation(Apart):
 
     @dataclass(frozen=True)
     class Keys(ApartKeys):
-        """Which points, and which mean."""
+        """The points and the mean."""
 
         normalised: bool = key(Flag(), True, about="whether it is over the product of standard deviations")
 

@@ -21,7 +21,7 @@ twice the mean, and by half of it across one of Mach 10 that moves at about a te
 
 
 def share_of(before: Primitive, cell: Primitive, behind: Primitive, axis: int) -> Array:
-    """How much of a strong shock along an axis stands in a cell, 0 to 1, from the next cells on both sides."""
+    """The share of a strong shock along an axis that stands in a cell, 0 to 1, from the next cells on both sides."""
     found = strength(
         before.velocity[axis] - behind.velocity[axis], before.pressure - behind.pressure, cell.density, cell.pressure
     )

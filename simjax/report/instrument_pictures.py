@@ -65,7 +65,7 @@ def _draw(path: Path, dataset: xr.Dataset, variable: xr.DataArray) -> None:
     sheet = Sheet(_WIDTH, _HEIGHT, _DPI)
     own = [str(dim) for dim in variable.dims if dim != "time"]
     if own == ["particle", "space"]:  # of tracks that along x
-        variable, own = variable.isel(space=0).transpose("particle", "time"), ["station"]
+        variable, own = variable.isel(space=0).transpose("particle", "time"), ["particle"]
     if len(own) == 2:
         _plane(sheet, dataset, variable.isel(time=-1))
     else:

@@ -36,7 +36,7 @@ HOMES: Mapping[str, tuple[str, tuple[str, ...]]] = {
 }
 """Kind -> the module in `instruments` that declares it, and the families of models that take it."""
 KEYS, OF = "keys", "of"
-"""What may stand at a kind: its keys, or names of what it looks at."""
+"""The value at a kind: its keys, or the names that it looks at."""
 
 Declared = TypeVar("Declared", bound=type)
 _DECLARED: dict[str, tuple[Any, tuple[str, ...]]] = {}

@@ -1,4 +1,4 @@
-"""Where instruments stand: the box of a run, its sides and cells, and the kinds of keys that depend on these."""
+"""Surroundings of instruments: the box of a run, its sides and cells, and the kinds of keys that depend on these."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_POINTS = 100_000
 
 @dataclass(frozen=True)
 class Site:
-    """What a configuration says around an instrument; None for what is wrong there, which is told already.
+    """The surroundings of an instrument in a configuration; None for a section that is wrong, which is told already.
 
     axes: names of those of the run. lower, upper: corners of the grid's or the particles' box. shape: cells of the
     grid. periodic: by axis. stretched: axes whose cells are not of one width. counts: components of free fields.
@@ -47,7 +47,7 @@ class Site:
         return self.periodic is None or self.periodic[self.axes.index(axis)]
 
     def outside(self, point: Sequence[float]) -> str:
-        """What is expected in place of a point outside of the box; "" for one inside, and without a known box."""
+        """A sentence on the place expected for a point outside of the box; "" for one inside, and without a known box."""
         if self.lower is None or self.upper is None:
             return ""
         box = list(zip(self.axes, self.lower, self.upper, strict=True))

@@ -1,4 +1,4 @@
-"""One instrument of a run: what reads each variable of its file, and how the file has these."""
+"""One instrument of a run: the operator of each variable of its file, and their layout."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from simjax.schema.instruments import InstrumentConfig
 
 
 class RunInstrument(NamedTuple):
-    """One instrument of a run: what reads each variable of its file, which is described by an `Output`.
+    """One instrument of a run: the operator of each variable of its file, which is described by an `Output`.
 
     variables: those of the run that it looks at.
     """
@@ -44,7 +44,7 @@ class RunInstrument(NamedTuple):
         return {name: operator.shape(grid) for name, operator in self.operators.items()}
 
     def layouts(self, grid: Grid, units: str) -> dict[str, Layout]:
-        """How its file has each reading; units: of lengths."""
+        """The layout of each reading in the file; units: of lengths."""
         return {name: one.layout(self.source, self.outputs[name], grid, units) for name, one in self.operators.items()}
 
 
