@@ -17,17 +17,17 @@ from simjax.stencil.materialise import transposed_anew
 WEAK, STRONG = 0.3, 0.6
 """Strengths of a shock, from one cell before a cell to one cell behind it, from which it counts, and counts in full."""
 RISE = 1.4
-"""Weight of the change of pressure beside the drop of the velocity. In the last cell of a shock the pressure is the high
-one behind it, of which its change is a small share: without the weight the bow shock of a cylinder at Mach 10 is uneven
-by 0.11 of a cell, with it by 0.02."""
+"""Weight of the change of pressure beside the drop of the velocity. In the last cell of a shock the pressure is that
+behind it, of which its change is a small share: without the weight the bow shock of a cylinder at Mach 10 is uneven by
+0.11 of a cell, with it by 0.02."""
 
 
 def across_faces(padded: Primitive, ndim: int) -> tuple[Array, ...]:
     """For each axis the share, 0 to 1, in cells of shocks along other axes, which run across the faces along this one.
 
     The strength of a shock along an axis is the drop of the velocity over sqrt(p / rho), or `RISE` times the change of
-    pressure over p, whichever is less: shear layers have no change of pressure, and expansions have no drop. Of all other axes the
-    largest counts. The block is padded along all axes; the outermost cells along the others are left out.
+    pressure over p, whichever is less: shear layers have no change of pressure, and expansions have no drop. Of all
+    other axes the largest counts. The block is padded along all axes; the outermost cells along the others are left out.
     """
 
     def found(density: Array, velocity: tuple[Array, ...], pressure: Array) -> tuple[Array, ...]:
