@@ -110,7 +110,6 @@ FEATURES = {
 EXCLUSIONS = Exclusions(
     FEATURES,
     (
-        Exclusion("bodies", "rings", "on which alone the open parts of cells are known"),
         Exclusion("eddy_viscosity", "rings", "on which alone its stresses are known"),
         Exclusion("turbulence", "rings", "on which alone its stresses are known"),
         Exclusion("rotation", "rings", "as a flow without swirl stays in its plane"),

@@ -19,7 +19,15 @@ from simjax.jaxpr.jaxpr_parts import part
 from simjax.models.declaration import model
 from simjax.models.faces import as_last_line
 from simjax.models.flow.axisymmetric_flow import volumes_around
-from simjax.models.flow.bodies import free_body, solid_pressure, solid_setup, solid_stage, solids, surface_readings
+from simjax.models.flow.bodies import (
+    free_body,
+    solid_pressure,
+    solid_reaction,
+    solid_setup,
+    solid_stage,
+    solids,
+    surface_readings,
+)
 from simjax.models.flow.bodies.free_body_setup import BodyKeys
 from simjax.models.flow.choices import FLOW_SIDES, check_flow, choices_of, with_params
 from simjax.models.flow.features import EXCLUSIONS, USUAL, Choices, refusals
@@ -72,7 +80,7 @@ class State(eqx.Module):
 
     velocity: tuple[Array, ...]
     outlets: tuple[Array | None, ...] = eqx.field(default=(), kw_only=True)
-    reaction: solids.Reaction | None = eqx.field(default=None, kw_only=True)
+    reaction: solid_reaction.Reaction | None = eqx.field(default=None, kw_only=True)
     body: free_body.Body | None = eqx.field(default=None, kw_only=True)
 
 
@@ -448,7 +456,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
         """A velocity, which goes through open upper sides as on the last faces below them."""
         velocity, above = fields["velocity"], {one.axis for one in self.openings if one.side == UPPER}
         lines = (self.domain.last_line(u, axis) if axis in above else None for axis, u in enumerate(velocity))
-        still = None if self.solid is None else solids.still(self.domain, velocity[0])
+        still = None if self.solid is None else solid_reaction.still(self.domain, velocity[0])
         free = self.solid is not None and self.solid.free is not None
         body = free_body.at_start(self.domain.grid.ndim, params.body) if free else None
         return State(velocity, outlets=tuple(lines) if above else (), reaction=still, body=body)

@@ -14,7 +14,7 @@ from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
 from simjax.core.model import Measure
 from simjax.grid import AXES, CENTER
-from simjax.models.flow.bodies import free_body, solids
+from simjax.models.flow.bodies import free_body, solid_reaction, solids
 from simjax.models.flow.bodies.body_potential import potential
 from simjax.models.flow.bodies.free_body import Body, Bulk
 from simjax.models.flow.bodies.solid_geometry import inverse, mirrored, on_block
@@ -66,15 +66,15 @@ def constrained(flow: Any, t, dt, state: Any, params: Any):
     divergence, gained = projection.divergence(flowing, t, layouts), swelling(flow, immersion, t)
     phi = potential(immersion, domain, divergence, gained, before.impulse)
     slopes = projection.gradient(phi)
-    after = solids.reaction(immersion, domain, layout, before, state.velocity, joined, phi, slopes, step)
+    after = solid_reaction.reaction(immersion, domain, layout, before, state.velocity, joined, phi, slopes, step)
     if body is not None and pushed:
         taken = before.elapsed * jnp.stack([*after.force, *after.torque])
         found = free_body.after_stage(body, params.body, bulk, moves, motion, taken, before.elapsed)
         body, more = _of_all_blocks(domain, found)
-        after = solids.with_more(after, *jnp.split(more, [domain.grid.ndim]))
+        after = solid_reaction.with_more(after, *jnp.split(more, [domain.grid.ndim]))
     elif flow.solid.moving:
         length = jnp.asarray(dt, now.dtype)
-        after = solids.with_more(after, *flow.solid.inertia(domain, layout, immersion.faces, now, length))
+        after = solid_reaction.with_more(after, *flow.solid.inertia(domain, layout, immersion.faces, now, length))
     box = immersion.box
     parts = zip(joined, immersion.projected, slopes, strict=True)
     around = tuple(box.put(u - slope, box.cut(u) - share * box.cut(slope)) for u, share, slope in parts)
@@ -95,7 +95,7 @@ def _flowing(
     return tuple(map(immersion.box.put, velocity, within))
 
 
-def reach_of(domain: Domain, viscosity: Array, reaction: solids.Reaction) -> solids.Reach:
+def reach_of(domain: Domain, viscosity: Array, reaction: solid_reaction.Reaction) -> solids.Reach:
     """Reach of the friction of bodies in a stage, on a velocity or on a scalar with a diffusivity.
 
     What a run starts from is slowed as by a time in which it diffuses through a cell: a start that does not know of
@@ -189,7 +189,7 @@ def longest_step(flow: Any, params: Any) -> Array:
 
 def acting(
     flow: Any, t, state: Any, params: Any, forcing: Sequence[Array]
-) -> tuple[Callable[[Sequence[Array]], list[Array]], solids.Reaction, Body | None]:
+) -> tuple[Callable[[Sequence[Array]], list[Array]], solid_reaction.Reaction, Body | None]:
     """Effect of bodies between stages.
 
     forcing: the acceleration of the fluid by forces, of each component.
@@ -215,7 +215,7 @@ def acting(
     def slowed_by(slopes: Sequence[Array]) -> list[Array]:
         return list(map(faces.box.added, slopes, slowed))
 
-    return slowed_by, solids.acting(state.reaction, list(beside)), body
+    return slowed_by, solid_reaction.acting(state.reaction, list(beside)), body
 
 
 def _of_all_blocks(domain: Domain, tree: Any) -> Any:
