@@ -10,6 +10,7 @@ damps what the fluxes damp, and leaves a steady state as it is.
 """
 
 import abc
+import math
 from collections.abc import Callable, Sequence
 
 import equinox as eqx
@@ -19,10 +20,8 @@ from jax import Array
 from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
 from simjax.grid import CENTER
-from simjax.models.axisymmetric_grid import mean_volume, relative_volumes
-from simjax.models.flow.bodies.ring_geometry import open_part_of, rings_of, shares_of_neighbours
+from simjax.models.axisymmetric_grid import relative_volumes
 from simjax.models.flow.bodies.solid_geometry import (
-    Friction,
     Neighbours,
     at_nodes,
     counted,
@@ -34,12 +33,10 @@ from simjax.models.flow.bodies.solid_geometry import (
     neighbour_sum,
     on_block,
     open_cells,
-    pairs_of,
     products,
     weights_below,
 )
 from simjax.models.flow.bodies.solids import Reach, Solid
-from simjax.ops.axisymmetric_divergence import RADIAL
 from simjax.ops.difference import shift
 from simjax.ops.spacing import scaled
 from simjax.solvers.elliptic import crop, cut, difference, wall_layout
@@ -73,26 +70,21 @@ class SolidSurface(eqx.Module):
         ndim, block = domain.grid.ndim, domain.block_shape
         distance = domain.pad(on_block(self.solid.distance, domain, (CENTER,) * ndim, t, dtype), beside, 1)
         nodes = at_nodes(distance, below)
-        rings = rings_of(domain, layout, dtype)
-        taper = None if rings is None else rings.cells
-        part, some = open_part_of(nodes, range(ndim), taper), nodes > 0
+        part, some = open_cells(nodes, range(ndim)), nodes > 0
         for axis in range(ndim):
             n = some.shape[axis]
             some = cut(some, axis, 0, n - 1) | cut(some, axis, 1, n)
         if self.value is not None:
-            rate = _friction(domain, layout, distance).rate
+            rate = friction(distance, domain.spacing(layout, 1, dtype), None).rate
             return GivenValue(part, shift(distance, ndim) > 0, distance, ghost_weights(distance), rate)
         fluid = domain.pad(some.astype(dtype), beside, 1)
         passes, faces, steepness = [], [], jnp.zeros((), dtype)
         for axis, h in enumerate(domain.spacing(layout, 0, dtype)):
             both = products(crop(fluid, ndim, axis), axis)
             across = [k for k in range(ndim) if k != axis]
-            faces.append(jnp.where(both > 0, open_part_of(nodes, across, taper), 0.0))
+            faces.append(jnp.where(both > 0, open_cells(nodes, across), 0.0))
             passes.append(cut(both, axis, 0, block[axis]))
-            gained = difference(faces[-1], axis - ndim)
-            if taper is not None and axis == RADIAL:  # less what the faces across r gain by themselves, as they grow
-                gained = gained + taper * (pairs_of(faces[-1], axis) - 2 * open_cells(nodes, range(ndim)))
-            steepness = steepness + scaled(gained, 1 / h) ** 2
+            steepness = steepness + scaled(difference(faces[-1], axis - ndim), 1 / h) ** 2
         area = jnp.where(steepness > 0, jnp.sqrt(jnp.where(steepness > 0, steepness, 1.0)), 0.0)
         part = jnp.where(some, part, 0.0)
         beyond = jnp.where(some, 0.0, inverse(neighbour_sum(fluid, ndim)))
@@ -148,7 +140,7 @@ class Cells(eqx.Module):
         whole, total = domain.sum(volumes), domain.sum(volumes * c)
         mean = total / whole
         return {
-            f"total_{name}": total * mean_volume(domain.grid),
+            f"total_{name}": total * math.prod(domain.grid.mean_spacing),
             f"mean_{name}": mean,
             f"variance_{name}": domain.sum(volumes * (c - mean) ** 2) / whole,
             f"minimum_{name}": domain.min(jnp.where(self.fluid, c, jnp.inf)),
@@ -181,7 +173,7 @@ class GivenValue(Cells):
     def exchanged(self, domain, layout, c, t, surface, reach):
         given = domain.pad(surface.given_value(domain, layout, t, c.dtype), mirrored(layout), 1)
         relative = domain.pad(c, layout, 1, t) - given
-        by = _friction(domain, layout, self.depth)
+        by = friction(self.depth, domain.spacing(layout, 1, c.dtype), None)
         return -counted(relative, by) - reach.explicit(self.rate) * shift(relative, relative.ndim)
 
     def gained(self, domain, layout, fluxes, source, t, surface):
@@ -251,12 +243,6 @@ class CutCells(Cells):
         return self.area * on_block(surface.flux, domain, layout.offset, t, fluxes.dtype)
 
 
-def _friction(domain: Domain, layout: FieldLayout, depth: Array) -> Friction:
-    """What bodies do to a scalar beside their surface. depth: of cells, with one more all around."""
-    rings = shares_of_neighbours(domain, layout, None, depth.dtype)
-    return friction(depth, domain.spacing(layout, 1, depth.dtype), None, rings)
-
-
 def _sharing(domain: Domain, layout: FieldLayout, part: Array) -> tuple[Neighbours, Array, Array]:
     """`marks`, `users` and `merged` of `CutCells`."""
     ndim, dtype = domain.grid.ndim, part.dtype
@@ -305,4 +291,4 @@ def _with_choosers(domain: Domain, layout: FieldLayout, u: Array, marks: Neighbo
 def integral(domain: Domain, layout: FieldLayout, rate: Array) -> Array:
     """The integral of a field at cell centres over the box."""
     volumes = relative_volumes(domain, layout, domain.spacing(layout, 0, rate.dtype), rate.dtype)
-    return domain.sum(scaled(rate, volumes)) * mean_volume(domain.grid)
+    return domain.sum(scaled(rate, volumes)) * math.prod(domain.grid.mean_spacing)

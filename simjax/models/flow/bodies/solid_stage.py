@@ -13,12 +13,13 @@ from jax.core import Tracer
 from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
 from simjax.core.model import Measure
-from simjax.grid import AXES, CENTER
+from simjax.grid import AXES, CENTER, Grid
+from simjax.models.axisymmetric_grid import dimensions
 from simjax.models.flow.bodies import free_body, solid_reaction, solids
 from simjax.models.flow.bodies.body_potential import potential
 from simjax.models.flow.bodies.free_body import Body, Bulk
 from simjax.models.flow.bodies.solid_geometry import inverse, mirrored, on_block
-from simjax.models.flow.bodies.solid_moments import Displaced, moments, planes
+from simjax.models.flow.bodies.solid_moments import Displaced, moments
 from simjax.models.flow.sides.openings import with_outlets
 
 SEEPAGE = 0.25
@@ -322,21 +323,27 @@ def diagnosed(flow: Any, state: Any, params: Any) -> dict[str, Array]:
     """Force and torque on bodies, and where a free one is."""
     if state.reaction is None:
         return {}
-    ndim, acting = flow.domain.grid.ndim, state.reaction
+    acting = state.reaction
     found = {f"force_{axis}": force for axis, force in zip(AXES, acting.force, strict=False)}
-    found |= dict(zip(_torques(ndim), acting.torque, strict=True))
+    found |= {f"torque_{axis}": torque for axis, torque in zip(AXES[-len(acting.torque) :], acting.torque, strict=True)}
+    known = measures(flow.domain.grid, flow.solid)
+    found = {name: number for name, number in found.items() if name in known}
     return found if state.body is None else found | free_body.diagnosed(state.body, displaced_of(flow, params).centre)
 
 
-def measures(ndim: int, solid: solids.Solid | None) -> dict[str, Measure]:
+def measures(grid: Grid, solid: solids.Solid | None) -> dict[str, Measure]:
     """Units and meanings of `diagnosed`."""
     if solid is None:
         return {}
-    force, torque = ("m3 s-2", "m4 s-2") if ndim == 2 else ("m4 s-2", "m5 s-2")
-    found = {f"force_{axis}": Measure(force, f"{axis}-force on the bodies") for axis in AXES[:ndim]}
-    found |= {name: Measure(torque, f"{name[-1]}-torque on the bodies") for name in _torques(ndim)}
-    return found if solid.free is None else found | free_body.measures(ndim)
+    along, about = _axes_of_forces(grid)
+    force, torque = ("m3 s-2", "m4 s-2") if dimensions(grid) == 2 else ("m4 s-2", "m5 s-2")
+    found = {f"force_{axis}": Measure(force, f"{axis}-force on the bodies") for axis in along}
+    found |= {f"torque_{axis}": Measure(torque, f"{axis}-torque on the bodies") for axis in about}
+    return found if solid.free is None else found | free_body.measures(grid.ndim)
 
 
-def _torques(ndim: int) -> tuple[str, ...]:
-    return ("torque_z",) if len(planes(ndim)) == 1 else tuple(f"torque_{axis}" for axis in AXES)
+def _axes_of_forces(grid: Grid) -> tuple[str, str]:
+    """Axes along which bodies have a force, and about which a torque: around an axis all others vanish."""
+    if grid.axisymmetric:
+        return AXES[1], ""
+    return ("xy", "z") if grid.ndim == 2 else ("xyz", "xyz")
