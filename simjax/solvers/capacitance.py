@@ -302,8 +302,8 @@ def _response(domain: Domain, layout: FieldLayout, dtype):
     def between(number: Array, there: Array, sources: Array) -> Array:
         """The sum over modes along r of what is `number` along the other axes, a row for each place."""
         assert across is not None
-        vectors, table = across.vectors[sources], unit.T
-        return lax.map(lambda row: jnp.sum(across.vectors[row[0]][None] * vectors * table[row[1]], 1), (there, number))
+        own, others, table = across.vectors[there], across.vectors[sources], unit.T
+        return lax.map(lambda row: jnp.sum(row[0][None] * others * table[row[1]], 1), (own, number))
 
     def response(there: Sequence[Array], sources: Sequence[Array]) -> Array:
         found = jnp.zeros((), dtype)
