@@ -1392,6 +1392,20 @@ MUTATIONS = [
         "tests/models/flow/test_free_body.py::test_fluid_and_body_keep_their_momentum_whatever_the_density",
     ),
     Mutation(
+        "parts of rings are those of plane cells",
+        "models/flow/bodies/ring_geometry.py",
+        "return part + taper * moment_of_open(",
+        "return part + 0 * taper * moment_of_open(",
+        "tests/models/flow/test_ring_bodies.py::test_what_is_open_of_rings_is_exact_for_a_cylinder_and_a_plane",
+    ),
+    Mutation(
+        "neighbours across rings count as those across plane cells",
+        "models/flow/bodies/ring_geometry.py",
+        "return 1 - here, 1 + here",
+        "return 1 - 0 * here, 1 + 0 * here",
+        "tests/models/flow/test_ring_bodies.py::test_what_bodies_take_over_of_the_laplacian_is_what_it_has",
+    ),
+    Mutation(
         "friction without bound is explicit in part",
         "models/flow/bodies/solids.py",
         "rate / lower / lower",

@@ -65,6 +65,11 @@ def mean_length(grid: Grid) -> float:
     return math.pi * (grid.lower[RADIAL] + grid.upper[RADIAL]) if grid.axisymmetric else 1.0
 
 
+def mean_volume(grid: Grid) -> float:
+    """The mean volume of a cell; of a grid in a plane its area."""
+    return math.prod(grid.mean_spacing) * mean_length(grid)
+
+
 def widest(domain: Domain, layout: FieldLayout, dtype) -> Array:
     """The area of each lower face times the width of the cell below over that cell's volume, (n, 1): at most two.
 

@@ -18,9 +18,11 @@ from jaxtyping import Float
 from simjax.core.boundary import Dirichlet, FieldLayout
 from simjax.core.domain import Domain
 from simjax.jaxpr.varying import vary_like
+from simjax.ops.axisymmetric_divergence import RADIAL
 from simjax.solvers import dense
 from simjax.solvers.elliptic import Elliptic, crop, cut, difference, elliptic
 from simjax.solvers.implicit_derivative import symmetric_solve
+from simjax.solvers.modes import modes_along
 from simjax.solvers.multigrid import Approximate
 from simjax.solvers.poisson import spectral_inverse, spectral_inverse_within
 
@@ -164,7 +166,7 @@ def unobstructed(
     """The direct solve without bodies, with up to `capacity` sources beside them; carries no gradient.
 
     Args:
-        operator: -div(k grad x) on a uniform grid, with k = 1 away from bodies.
+        operator: -div(k grad x) on a uniform grid, an axisymmetric one too, with k = 1 away from bodies.
         layout: of x.
         capacity: length of the list of sources; 0: none.
         joined: whether the fluid is known to be one region, and the list long enough.
@@ -236,12 +238,13 @@ def solve_around(
 
 
 def _altered(operator: Elliptic, layout: FieldLayout) -> Array:
-    """Cells with a face whose conductance is not that without bodies."""
+    """Cells with a face whose conductance is not that without bodies, but for roundings of a face's radius."""
     domain = operator.domain
+    rounding = 8 * float(jnp.finfo(jnp.result_type(*operator.conductances)).eps)
     plain = elliptic(domain, layout, [jnp.ones_like(k) for k in operator.conductances]).conductances
     altered = jnp.zeros(domain.block_shape, bool)
     for axis, (n, k, free) in enumerate(zip(domain.block_shape, operator.conductances, plain, strict=True)):
-        differs = k != free
+        differs = jnp.abs(k - free) > rounding * free
         altered = altered | cut(differs, axis, 0, n) | cut(differs, axis, 1, n + 1)
     return altered
 
@@ -267,10 +270,15 @@ def _response(domain: Domain, layout: FieldLayout, dtype):
     """A function of places i and j: x in cell i of -div(grad x) = 1 in cell j, a row for each i.
 
     Sides reflect sources, with the sign of the condition: what is left is a periodic grid of twice the length, or of
-    four times where both sides differ.
+    four times where both sides differ. Around an axis, where -div(grad x) counts with the volumes of cells, that holds
+    along z for each of the modes along r.
     """
     lengths, images = [], []
-    for axis, n in enumerate(domain.grid.shape):
+    ndim, rings = domain.grid.ndim, domain.grid.axisymmetric
+    across = modes_along(domain, layout, dtype)[RADIAL] if rings else None
+    straight = [axis for axis in range(ndim) if not (rings and axis == RADIAL)]
+    for axis in straight:
+        n = domain.grid.shape[axis]
         lower, upper = (-1 if isinstance(side, Dirichlet) else 1 for side in layout.boundaries[axis])
         if layout.is_periodic(axis):
             lengths.append(n)
@@ -281,22 +289,32 @@ def _response(domain: Domain, layout: FieldLayout, dtype):
         else:
             lengths.append(4 * n)
             images.append([(1, 1, 0), (lower, -1, -1), (upper, -1, 2 * n - 1), (lower * upper, 1, 2 * n)])
-    ndim, total = domain.grid.ndim, jnp.zeros((), dtype)
-    for axis, (length, h) in enumerate(zip(lengths, domain.grid.mean_spacing, strict=True)):
+    total = jnp.zeros((1,) * ndim, dtype) if across is None else -across.rates[:, None]
+    for axis, length in zip(straight, lengths, strict=True):
         count = length // 2 + 1 if axis == ndim - 1 else length
         waves = jnp.sin(np.pi / length * jnp.arange(count, dtype=dtype))
-        total = total + ((2 / h * waves) ** 2).reshape([-1 if k == axis else 1 for k in range(ndim)])
+        part = (2 / domain.grid.mean_spacing[axis] * waves) ** 2
+        total = total + part.reshape([-1 if k == axis else 1 for k in range(ndim)])
     inverse = jnp.where(total == 0, 0.0, 1 / jnp.where(total == 0, 1.0, total))
-    unit = jnp.fft.irfftn(lax.complex(inverse, jnp.zeros_like(inverse)), lengths).ravel()
+    unit = jnp.fft.irfftn(lax.complex(inverse, jnp.zeros_like(inverse)), lengths, axes=straight)
+    unit = unit.reshape(-1 if across is None else len(across.rates), *() if across is None else (-1,))
+
+    def between(number: Array, there: Array, sources: Array) -> Array:
+        """The sum over modes along r of what is `number` along the other axes, a row for each place."""
+        assert across is not None
+        own, others, table = across.vectors[there], across.vectors[sources], unit.T
+        return lax.map(lambda row: jnp.sum(row[0][None] * others * table[row[1]], 1), (own, number))
 
     def response(there: Sequence[Array], sources: Sequence[Array]) -> Array:
         found = jnp.zeros((), dtype)
+        places = [(there[axis], sources[axis]) for axis in straight]
         for image in itertools.product(*images):
             sign, number = 1, jnp.zeros((), jnp.int32)
-            for length, (own, factor, ahead), i, j in zip(lengths, image, there, sources, strict=True):
+            for length, (own, factor, ahead), (i, j) in zip(lengths, image, places, strict=True):
                 sign = sign * own
                 number = number * length + jnp.mod(i[:, None] - (factor * j + ahead)[None, :], length)
-            found = found + sign * unit[number]
+            through = unit[number] if across is None else between(number, there[RADIAL], sources[RADIAL])
+            found = found + sign * through
         return found
 
     return response

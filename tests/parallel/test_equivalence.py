@@ -119,6 +119,7 @@ DEAR = (
     "boussinesq-2d-moving-solid",
     "flow-2d-free-body",
     "boussinesq-2d-scalars",
+    "flow-2d-axisymmetric-solid",
     "flow-2d-solid",
     "flow-2d-stretched",
     "declared-kuramoto_sivashinsky",

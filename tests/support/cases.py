@@ -35,6 +35,7 @@ WRITTEN = {
         "flow-2d-implicit",
         "flow-2d-axisymmetric",
         "flow-2d-solid",
+        "flow-2d-axisymmetric-solid",
         "flow-2d-moving-solid",
         "flow-2d-free-body",
         "flow-3d-periodic",

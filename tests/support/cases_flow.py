@@ -89,6 +89,16 @@ def _around(*centre, velocity=None):
     return lambda domain: incompressible.Incompressible(domain, sides, forces, solid=body)
 
 
+def _around_an_axis(domain):
+    """Flow past a body of revolution in a pipe, which is not round and does not end midway between faces."""
+
+    def distance(t, r, z):
+        return jnp.sqrt(r**2 + 0.7 * (z - 1.2) ** 2 + 0.2 * (z - 1.2) * r) - 0.6
+
+    sides = [(_slip, _still), (Inflow((0.0, jet)), Outflow())]
+    return incompressible.Incompressible(domain, sides, (None, stirring), solid=solids.Solid(distance))
+
+
 def _falling(domain):
     """Flow around a body that is not round, which the fluid moves and turns."""
 
@@ -138,6 +148,7 @@ def _turning():
 _line = Grid((24,), (0.0,), (2.0,))
 _plane = Grid((16, 24), (0.0, -1.0), (2 * np.pi, 3.0))
 _walls = Grid(_plane.shape, _plane.lower, _plane.upper, (None, lines("formula", "tanh(1.5*s)", 24, -1.0, 3.0)))
+_even_rings = Grid((16, 24), upper=(2.0, 3.0), axisymmetric=True)
 _rings = Grid(
     (16, 24), stretch=(lines("formula", "s - 0.3*s*s*(1 - s)", 16, 0.0, 2.0), None), upper=(2.0, 3.0), axisymmetric=True
 )
@@ -341,6 +352,18 @@ CASES = (
         "flow-2d-solid",
         _plane,
         _around(3.0, 1.1),
+        _flow,
+        swirl_around,
+        "euler",
+        _fixed,
+        frames=1,
+        checkpoint="none",
+        partitioned=(),
+    ),
+    Case(
+        "flow-2d-axisymmetric-solid",
+        _even_rings,
+        _around_an_axis,
         _flow,
         swirl_around,
         "euler",

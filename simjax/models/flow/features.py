@@ -43,6 +43,7 @@ FEATURES = {
     ),
     "bodies": Feature("bodies (`coefficients.solid`)", without="a flow without bodies"),
     "stretched_bodies": Feature("bodies on a stretched grid", without="a uniform grid around bodies"),
+    "ring_bodies": Feature("bodies on an axisymmetric grid", without="a Cartesian grid around bodies"),
     "solid_velocity": Feature(
         "a given velocity of bodies (`coefficients.solid_velocity`)",
         instead="leave it out, or write physics.body.initial_velocity for that at the start",
@@ -110,7 +111,8 @@ FEATURES = {
 EXCLUSIONS = Exclusions(
     FEATURES,
     (
-        Exclusion("bodies", "rings", "on which alone the open parts of cells are known"),
+        Exclusion("free_body", "rings", "on which alone its motion is solved for"),
+        Exclusion("torque_about", "rings", "as a flow without swirl turns no body about the axis"),
         Exclusion("eddy_viscosity", "rings", "on which alone its stresses are known"),
         Exclusion("turbulence", "rings", "on which alone its stresses are known"),
         Exclusion("rotation", "rings", "as a flow without swirl stays in its plane"),
@@ -137,6 +139,12 @@ EXCLUSIONS = Exclusions(
         Exclusion("balance_of_scalar", "bodies", "as it does not know what they give and take"),
         Exclusion("solid_velocity", "free_body", "as its velocity is found"),
         Exclusion("torque_about", "free_body", "as its torque is about its centroid"),
+        Exclusion(
+            "carried",
+            "ring_bodies",
+            "on which alone its condition at them is known",
+            "write model=incompressible",
+        ),
         Exclusion("free_body", "carried", "as the scalar's condition at such a body is not known"),
         Exclusion("fourth_order", "stretching", "on which alone it keeps its order"),
         Exclusion("fourth_order", "walls", "beside which alone it keeps its order and the energy"),
@@ -207,6 +215,7 @@ class Choices:
             "sought_stretching": "grid.stretch of unknowns" if self.sought else "",
             "bodies": bodies,
             "stretched_bodies": f"grid.stretch.{self.stretched[0]}" if bodies and self.stretched else "",
+            "ring_bodies": ASKED if bodies and self.axisymmetric else "",
             "solid_velocity": "coefficients.solid_velocity" if self.solid_velocity else "",
             "torque_about": "physics.torque_about" if self.torque_about else "",
             "free_body": "physics.body" if self.free_body else "",

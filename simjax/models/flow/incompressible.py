@@ -21,6 +21,7 @@ from simjax.models.faces import as_last_line
 from simjax.models.flow.axisymmetric_flow import volumes_around
 from simjax.models.flow.bodies import free_body, solid_pressure, solid_setup, solid_stage, solids, surface_readings
 from simjax.models.flow.bodies.free_body_setup import BodyKeys
+from simjax.models.flow.bodies.solid_reaction import Reaction, still
 from simjax.models.flow.choices import FLOW_SIDES, check_flow, choices_of, with_params
 from simjax.models.flow.features import EXCLUSIONS, USUAL, Choices, refusals
 from simjax.models.flow.flow_troubles import TROUBLES
@@ -72,7 +73,7 @@ class State(eqx.Module):
 
     velocity: tuple[Array, ...]
     outlets: tuple[Array | None, ...] = eqx.field(default=(), kw_only=True)
-    reaction: solids.Reaction | None = eqx.field(default=None, kw_only=True)
+    reaction: Reaction | None = eqx.field(default=None, kw_only=True)
     body: free_body.Body | None = eqx.field(default=None, kw_only=True)
 
 
@@ -127,7 +128,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
     with the friction of a turbulent layer (`wall_model.WallModel`), prescribed velocity, outflow, or open at a given
     pressure (`openings.Opening`). With neither of the last two, prescribed velocities must have no net flux: other ones
     are refused here where they can be computed, and end a run where they depend on time (`fault`). Takes stretched
-    grids, and axisymmetric ones (without swirl, bodies or eddies).
+    grids, and axisymmetric ones (without swirl or eddies).
 
     Examples:
         >>> model = sj.Incompressible(sj.Domain(sj.Grid((16, 16))), [(sj.PeriodicSide(), sj.PeriodicSide())] * 2)
@@ -432,7 +433,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
         axes = AXES[: self.domain.grid.ndim]
         driving = {f"driving_{axis}": Measure("m s-2", f"{axis}-force that keeps the bulk velocity") for axis in axes}
         return {
-            **solid_stage.measures(len(axes), self.solid),
+            **solid_stage.measures(self.domain.grid, self.solid),
             "kinetic_energy": Measure("m2 s-2", "mean kinetic energy", shown="energy"),
             "enstrophy": Measure("s-2", "mean enstrophy", shown="enstrophy"),
             "max_divergence": Measure("s-1", "largest divergence", shown="divergence"),
@@ -448,10 +449,10 @@ class Incompressible(ExplicitModel, FlowBudgets):
         """A velocity, which goes through open upper sides as on the last faces below them."""
         velocity, above = fields["velocity"], {one.axis for one in self.openings if one.side == UPPER}
         lines = (self.domain.last_line(u, axis) if axis in above else None for axis, u in enumerate(velocity))
-        still = None if self.solid is None else solids.still(self.domain, velocity[0])
+        reaction = None if self.solid is None else still(self.domain, velocity[0])
         free = self.solid is not None and self.solid.free is not None
         body = free_body.at_start(self.domain.grid.ndim, params.body) if free else None
-        return State(velocity, outlets=tuple(lines) if above else (), reaction=still, body=body)
+        return State(velocity, outlets=tuple(lines) if above else (), reaction=reaction, body=body)
 
     def partition_specs(self, state, params):
         state_specs, params_specs = super().partition_specs(state, params)
@@ -483,8 +484,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
 
     def observed(self, t, state, pressure: Array) -> dict[str, Array]:
         """The variables to write, of which the pressure is known."""
-        result = {f"velocity_{AXES[i]}": u for i, u in enumerate(state.velocity)}
-        result["pressure"] = pressure
+        result = {f"velocity_{AXES[i]}": u for i, u in enumerate(state.velocity)} | {"pressure": pressure}
         vorticity = self._vorticity(staggered.vorticity_at_center, state, t)
         if len(vorticity) == 1:
             return result | {"vorticity": vorticity[0]}

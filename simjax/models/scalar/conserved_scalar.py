@@ -1,7 +1,6 @@
 """Scalars that fluxes through the faces of cells carry and conserve."""
 
 import abc
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +13,7 @@ from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Measure, Output, SemiImplicitModel
 from simjax.grid import LOWER
-from simjax.models.axisymmetric_grid import dimensions, mean_length, relative_volumes, tapers_of
+from simjax.models.axisymmetric_grid import dimensions, mean_volume, relative_volumes, tapers_of
 from simjax.models.conserved import Balanced, inside, lines_around_side, through_side
 from simjax.models.measures import of_field, total_measure
 from simjax.models.scalar import axisymmetric_scalar
@@ -49,7 +48,7 @@ def statistics(domain: Domain, c: Array, volumes: float | Array = 1.0, name: str
     total = domain.sum(scaled(c, volumes))
     mean = total / domain.grid.cells
     return {
-        f"total_{name}": total * (math.prod(domain.grid.mean_spacing) * mean_length(domain.grid)),
+        f"total_{name}": total * mean_volume(domain.grid),
         f"mean_{name}": mean,
         f"variance_{name}": domain.mean(scaled((c - mean) ** 2, volumes)),
         f"minimum_{name}": domain.min(c),

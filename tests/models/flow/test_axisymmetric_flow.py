@@ -290,11 +290,10 @@ RUN = {
         ),
         ({"physics": {"viscosity": 0.1, "turbulence": "wale"}}, r"physics\.turbulence = wale: expected a Cart"),
         ({"physics": {"viscosity": 0.1, "rotation": [1.0]}}, r"physics\.rotation: expected a Cart"),
-        ({"coefficients": {"solid": "x - 0.5"}}, r"coefficients\.solid: expected a Cart"),
         ({"coefficients": {"eddy_viscosity": "x"}}, r"coefficients\.eddy_viscosity: expected a Cart"),
         ({"initial": {"velocity": ["0", "0", "x"]}}, r"initial\.velocity"),
     ],
-    ids=["axis", "opening", "turbulence", "rotation", "body", "eddies", "swirl"],
+    ids=["axis", "opening", "turbulence", "rotation", "eddies", "swirl"],
 )
 def test_what_it_does_not_take_is_told(change, message):
     with pytest.raises(ConfigurationError, match=message):

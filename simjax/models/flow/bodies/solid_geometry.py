@@ -16,6 +16,7 @@ from simjax.core.boundary import FieldLayout, Neumann, Periodic, center_layout
 from simjax.core.domain import Domain
 from simjax.grid import CENTER, FACE
 from simjax.jaxpr.linear_map import fixed_linear_map
+from simjax.ops.axisymmetric_divergence import RADIAL
 from simjax.ops.difference import shift
 from simjax.ops.spacing import Spacing, scaled
 from simjax.ops.staggered import apart_along
@@ -331,7 +332,9 @@ class Friction(NamedTuple):
     explicit: Neighbours
 
 
-def friction(depth: Array, spacing: Sequence[Spacing], component: int | None) -> Friction:
+def friction(
+    depth: Array, spacing: Sequence[Spacing], component: int | None, rings: tuple[Spacing, ...] | None = None
+) -> Friction:
     """The part of the Laplacian across the surface that is taken implicitly.
 
     On the line through a value at the depth d and a neighbour behind the surface, at -x d, what is linear is -x u at
@@ -339,7 +342,8 @@ def friction(depth: Array, spacing: Sequence[Spacing], component: int | None) ->
     most one. From there to `REACH` its share in the Laplacian falls to zero, and -x u, which grows without bound as
     d vanishes, takes its place: so a value tends to that of the surface before the surface passes it.
 
-    depth, spacing: with one cell more all around. component: of a velocity on faces; None: at cell centres.
+    depth, spacing: with one cell more all around. component: of a velocity on faces; None: at cell centres. rings: see
+    `ring_geometry.shares_of_neighbours`.
     """
     ndim = depth.ndim
     here = shift(depth, ndim)
@@ -354,10 +358,11 @@ def friction(depth: Array, spacing: Sequence[Spacing], component: int | None) ->
         h = jnp.broadcast_to(h, depth.shape) if isinstance(h, Array) else h
         below, own, above = apart_along(h, axis, ndim, axis == component)
         pair = []
-        for by, distance in ((-1, below), (1, above)):
+        counts = rings if rings is not None and axis == RADIAL else (1.0, 1.0)
+        for by, distance, count in ((-1, below, counts[0]), (1, above, counts[1])):
             strength = scaled(jnp.ones_like(here), 1 / distance, 1 / own)
             ratio = ratio_to(shift(depth, ndim, axis, by))
-            pair.append(strength * _share(ratio))
+            pair.append(scaled(strength, count) * _share(ratio))
             rate, least = rate + pair[-1] * ratio, jnp.minimum(least, strength)
         explicit.append((pair[0], pair[1]))
     edge = ratio_to(_behind_edges(depth))

@@ -1,6 +1,5 @@
 """Moments of bodies in a flow: what they displace, its centroid and inertia, sums of forces and torques."""
 
-import math
 from collections.abc import Sequence
 
 import equinox as eqx
@@ -10,16 +9,16 @@ from jax import Array
 from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
 from simjax.grid import CENTER
-from simjax.models.axisymmetric_grid import relative_volumes
+from simjax.models.axisymmetric_grid import mean_volume, relative_volumes
 from simjax.models.flow.axisymmetric_flow import volumes_around
 from simjax.models.flow.bodies.body_box import Box
+from simjax.models.flow.bodies.ring_geometry import open_part_of, rings_of
 from simjax.models.flow.bodies.solid_geometry import (
     OF_CELLS,
     at_nodes,
     face_offset,
     inverse,
     mirrored,
-    open_cells,
     straightened,
     weights_below,
 )
@@ -47,9 +46,10 @@ def displaced(domain: Domain, layout: FieldLayout, distance: Array) -> Displaced
     ndim, dtype = domain.grid.ndim, distance.dtype
     below = weights_below(domain, layout, 2, dtype)
     padded = straightened(domain.pad(distance, mirrored(layout), 2), below, (OF_CELLS,) * ndim)
-    part = 1 - open_cells(at_nodes(padded, below), range(ndim))
+    rings = rings_of(domain, layout, dtype)
+    part = 1 - open_part_of(at_nodes(padded, below), range(ndim), None if rings is None else rings.cells)
     part = scaled(part, relative_volumes(domain, layout, domain.spacing(layout, 0, dtype), dtype))
-    part = part * math.prod(domain.grid.mean_spacing)
+    part = part * mean_volume(domain.grid)
     x = domain.coordinates((CENTER,) * ndim, dtype)
     volume, *first = domain.total(jnp.stack([jnp.sum(part), *(jnp.sum(part * one) for one in x)]))
     centre = jnp.stack(first) * inverse(volume)
@@ -97,7 +97,7 @@ def moments(
     Returns:
         One number for each axis, and one in a plane or three in space.
     """
-    ndim, volume, turns = domain.grid.ndim, math.prod(domain.grid.mean_spacing), planes(domain.grid.ndim)
+    ndim, volume, turns = domain.grid.ndim, mean_volume(domain.grid), planes(domain.grid.ndim)
     terms: list[Array] = []
     turned: list[list[Array]] = [[] for _ in turns]
     for axis, u in enumerate(fields):

@@ -61,7 +61,7 @@ class SolidPressure(eqx.Module):
         domain, low = operator.domain, jnp.float32
         if jnp.result_type(*operator.conductances) == low:
             return self._without_sources(operator, layout)
-        single = jax.tree.map(lambda k: jax.lax.stop_gradient(k).astype(low), operator)
+        single = jax.tree.map(lambda k: jax.lax.stop_gradient(jnp.asarray(k)).astype(low), operator)
         return SinglePrecision(domain, self._without_sources(single, layout))
 
     def _without_sources(self, operator: Elliptic, layout: FieldLayout) -> Approximate:

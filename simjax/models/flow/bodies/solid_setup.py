@@ -19,6 +19,7 @@ from simjax.models.flow.bodies.solid_pressure import cells_beside, known_of
 from simjax.models.flow.bodies.solid_scalars import SolidSurface
 from simjax.models.flow.bodies.solids import Solid
 from simjax.models.formulas import FormulaValue
+from simjax.ops.axisymmetric_divergence import RADIAL
 from simjax.schema.model_schema import FieldSchema
 from simjax.schema.numbers import named_numbers
 from simjax.schema.units import product_of_units
@@ -39,6 +40,8 @@ def solid_of(setup: Setup) -> Solid | None:
         _require_open_sides(setup, np.asarray(distance))
         if motions_of(setup.config) is not None:
             _require_free(np.asarray(distance))
+        if parts is not None and not isinstance(parts[0], Tracer | jax.ShapeDtypeStruct):
+            _require_on_axis(setup.domain, np.asarray(distance), np.asarray(parts[0]))
     free, about = motions_of(setup.config), setup.keys.torque_about
     if free is not None and not isinstance(source, tuple):
         raise ConfigurationError(f"{NO_FUNCTION}.")
@@ -204,6 +207,19 @@ def _require_free(distance: np.ndarray) -> None:
         raise ConfigurationError(
             "coefficients.solid: the body that physics.body moves covers no corner of a cell, so that it has no mass "
             "on the grid; expected one at least two cells thick: enlarge it, or make the grid finer."
+        )
+
+
+def _require_on_axis(domain: Domain, distance: np.ndarray, across: np.ndarray) -> None:
+    """Refuse a body whose material moves off the axis of an axisymmetric grid. across: its velocity along r."""
+    if not domain.grid.axisymmetric or domain.grid.lower[RADIAL] != 0:
+        return
+    off = np.where(distance[0] < 0, np.broadcast_to(across, distance.shape)[0], 0.0)
+    if np.any(off != 0):
+        raise ConfigurationError(
+            f"coefficients.solid_velocity: expected a velocity along r that vanishes on the axis inside of a body, as "
+            f"bodies there move along z or grow, and got {off[np.argmax(np.abs(off))]:g}; write 0, or a formula such "
+            "as 0.1*x."
         )
 
 

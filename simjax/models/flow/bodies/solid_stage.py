@@ -13,12 +13,13 @@ from jax.core import Tracer
 from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
 from simjax.core.model import Measure
-from simjax.grid import AXES, CENTER
-from simjax.models.flow.bodies import free_body, solids
+from simjax.grid import AXES, CENTER, Grid
+from simjax.models.axisymmetric_grid import dimensions
+from simjax.models.flow.bodies import free_body, solid_reaction, solids
 from simjax.models.flow.bodies.body_potential import potential
 from simjax.models.flow.bodies.free_body import Body, Bulk
 from simjax.models.flow.bodies.solid_geometry import inverse, mirrored, on_block
-from simjax.models.flow.bodies.solid_moments import Displaced, moments, planes
+from simjax.models.flow.bodies.solid_moments import Displaced, moments
 from simjax.models.flow.sides.openings import with_outlets
 
 SEEPAGE = 0.25
@@ -66,15 +67,15 @@ def constrained(flow: Any, t, dt, state: Any, params: Any):
     divergence, gained = projection.divergence(flowing, t, layouts), swelling(flow, immersion, t)
     phi = potential(immersion, domain, divergence, gained, before.impulse)
     slopes = projection.gradient(phi)
-    after = solids.reaction(immersion, domain, layout, before, state.velocity, joined, phi, slopes, step)
+    after = solid_reaction.reaction(immersion, domain, layout, before, state.velocity, joined, phi, slopes, step)
     if body is not None and pushed:
         taken = before.elapsed * jnp.stack([*after.force, *after.torque])
         found = free_body.after_stage(body, params.body, bulk, moves, motion, taken, before.elapsed)
         body, more = _of_all_blocks(domain, found)
-        after = solids.with_more(after, *jnp.split(more, [domain.grid.ndim]))
+        after = solid_reaction.with_more(after, *jnp.split(more, [domain.grid.ndim]))
     elif flow.solid.moving:
         length = jnp.asarray(dt, now.dtype)
-        after = solids.with_more(after, *flow.solid.inertia(domain, layout, immersion.faces, now, length))
+        after = solid_reaction.with_more(after, *flow.solid.inertia(domain, layout, immersion.faces, now, length))
     box = immersion.box
     parts = zip(joined, immersion.projected, slopes, strict=True)
     around = tuple(box.put(u - slope, box.cut(u) - share * box.cut(slope)) for u, share, slope in parts)
@@ -95,7 +96,7 @@ def _flowing(
     return tuple(map(immersion.box.put, velocity, within))
 
 
-def reach_of(domain: Domain, viscosity: Array, reaction: solids.Reaction) -> solids.Reach:
+def reach_of(domain: Domain, viscosity: Array, reaction: solid_reaction.Reaction) -> solids.Reach:
     """Reach of the friction of bodies in a stage, on a velocity or on a scalar with a diffusivity.
 
     What a run starts from is slowed as by a time in which it diffuses through a cell: a start that does not know of
@@ -189,7 +190,7 @@ def longest_step(flow: Any, params: Any) -> Array:
 
 def acting(
     flow: Any, t, state: Any, params: Any, forcing: Sequence[Array]
-) -> tuple[Callable[[Sequence[Array]], list[Array]], solids.Reaction, Body | None]:
+) -> tuple[Callable[[Sequence[Array]], list[Array]], solid_reaction.Reaction, Body | None]:
     """Effect of bodies between stages.
 
     forcing: the acceleration of the fluid by forces, of each component.
@@ -215,7 +216,7 @@ def acting(
     def slowed_by(slopes: Sequence[Array]) -> list[Array]:
         return list(map(faces.box.added, slopes, slowed))
 
-    return slowed_by, solids.acting(state.reaction, list(beside)), body
+    return slowed_by, solid_reaction.acting(state.reaction, list(beside)), body
 
 
 def _of_all_blocks(domain: Domain, tree: Any) -> Any:
@@ -322,21 +323,27 @@ def diagnosed(flow: Any, state: Any, params: Any) -> dict[str, Array]:
     """Force and torque on bodies, and where a free one is."""
     if state.reaction is None:
         return {}
-    ndim, acting = flow.domain.grid.ndim, state.reaction
+    acting = state.reaction
     found = {f"force_{axis}": force for axis, force in zip(AXES, acting.force, strict=False)}
-    found |= dict(zip(_torques(ndim), acting.torque, strict=True))
+    found |= {f"torque_{axis}": torque for axis, torque in zip(AXES[-len(acting.torque) :], acting.torque, strict=True)}
+    known = measures(flow.domain.grid, flow.solid)
+    found = {name: number for name, number in found.items() if name in known}
     return found if state.body is None else found | free_body.diagnosed(state.body, displaced_of(flow, params).centre)
 
 
-def measures(ndim: int, solid: solids.Solid | None) -> dict[str, Measure]:
+def measures(grid: Grid, solid: solids.Solid | None) -> dict[str, Measure]:
     """Units and meanings of `diagnosed`."""
     if solid is None:
         return {}
-    force, torque = ("m3 s-2", "m4 s-2") if ndim == 2 else ("m4 s-2", "m5 s-2")
-    found = {f"force_{axis}": Measure(force, f"{axis}-force on the bodies") for axis in AXES[:ndim]}
-    found |= {name: Measure(torque, f"{name[-1]}-torque on the bodies") for name in _torques(ndim)}
-    return found if solid.free is None else found | free_body.measures(ndim)
+    along, about = _axes_of_forces(grid)
+    force, torque = ("m3 s-2", "m4 s-2") if dimensions(grid) == 2 else ("m4 s-2", "m5 s-2")
+    found = {f"force_{axis}": Measure(force, f"{axis}-force on the bodies") for axis in along}
+    found |= {f"torque_{axis}": Measure(torque, f"{axis}-torque on the bodies") for axis in about}
+    return found if solid.free is None else found | free_body.measures(grid.ndim)
 
 
-def _torques(ndim: int) -> tuple[str, ...]:
-    return ("torque_z",) if len(planes(ndim)) == 1 else tuple(f"torque_{axis}" for axis in AXES)
+def _axes_of_forces(grid: Grid) -> tuple[str, str]:
+    """Axes along which bodies have a force, and about which a torque: around an axis all others vanish."""
+    if grid.axisymmetric:
+        return AXES[1], ""
+    return ("xy", "z") if grid.ndim == 2 else ("xyz", "xyz")

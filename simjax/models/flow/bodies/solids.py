@@ -21,9 +21,11 @@ from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
 from simjax.grid import CENTER
 from simjax.models.flow.bodies.body_box import Box, Known, all_of
+from simjax.models.flow.bodies.ring_geometry import means_over_faces, open_part_of, rings_of, shares_of_neighbours
 from simjax.models.flow.bodies.solid_geometry import (
     OF_CELLS,
     Bends,
+    Friction,
     at_faces,
     at_nodes,
     bends,
@@ -36,17 +38,15 @@ from simjax.models.flow.bodies.solid_geometry import (
     held,
     inverse,
     inverse_squares,
-    mean_positive,
     mirrored,
     neighbour_sum,
     on_block,
-    open_cells,
     open_part,
     peeled,
     shares_of,
     weights_below,
 )
-from simjax.models.flow.bodies.solid_moments import displaced, moments, planes
+from simjax.models.flow.bodies.solid_moments import displaced, moments
 from simjax.ops import staggered
 from simjax.ops.difference import shift
 from simjax.ops.spacing import Spacing
@@ -56,24 +56,6 @@ from simjax.stencil.formulation import stores_values
 from simjax.stencil.materialise import held_if_stored
 
 Distances = tuple[Array, Bends, Sequence[Spacing], Sequence[Array]]
-
-
-class Reaction(eqx.Module):
-    """Pressure, and the force and torque of the fluid on bodies, of the last stage; zero before the first one.
-
-    pressure: kinematic, at cell centres. force: of the fluid on all bodies, over its density, one number per axis.
-    torque: the same, one number in a plane and three in space. impulse, elapsed: integrals of the pressure and of one
-    over the time since the last stage, zero after each. beside: the same integral of the force and the torque that the
-    momentum lost in `reaction` does not hold, numbers in their order. step: the length of the last step.
-    """
-
-    pressure: Array
-    force: tuple[Array, ...]
-    torque: tuple[Array, ...]
-    impulse: Array
-    elapsed: Array
-    beside: tuple[Array, ...]
-    step: Array
 
 
 class Faces(eqx.Module):
@@ -244,7 +226,7 @@ class Solid(eqx.Module):
         layout: of the pressure. approximate: `(operator, layout)` -> what is near the inverse of the operator. box:
         around bodies.
         """
-        ndim, block = domain.grid.ndim, domain.block_shape
+        ndim, block, rings = domain.grid.ndim, domain.block_shape, rings_of(domain, layout, dtype)
         _, bent, below, here = distances = self._distances(domain, layout, t, dtype)
         # Where pressure moves the flow at all: not on walls, where its normal velocity is given.
         inner = [k > 0 for k in elliptic(domain, layout, [jnp.ones((), dtype)] * ndim).conductances]
@@ -252,7 +234,7 @@ class Solid(eqx.Module):
         for axis, depth in enumerate(here):
             own, holds, squares = shift(depth, ndim), held(depth), inverse_squares(depth)
             volume = open_part(bent.less(shares_of(ndim, axis, 1 / 3, OF_CELLS)), axis, below)
-            mean, whole = mean_positive(bent.less(shares_of(ndim, axis, 1 / 2, OF_CELLS)), axis, below)
+            mean, whole = means_over_faces(bent.less(shares_of(ndim, axis, 1 / 2, OF_CELLS)), axis, below, rings)
             # That of the face's centre where all of it is open, though the surface is curved.
             mean = mean + volume * (own - whole)
             # In the fluid the mean of what grows from zero at the surface, over its value here; beside the surface and
@@ -277,8 +259,7 @@ class Solid(eqx.Module):
             return tuple(cut(on_faces[axis], axis, 0, n) for axis, n in enumerate(block))
 
         faces = self._faces_at(domain, layout, t, distances, box)
-        widths = _around_box(box, domain.spacing(layout, 1, dtype))
-        rate = tuple(friction(depth, widths, axis).rate for axis, depth in enumerate(faces.depth))
+        rate = tuple(frictions(domain, layout, faces, axis).rate for axis in range(ndim))
         lowest = map(lower, (area, profile, seeping, ghosts))
         area, profile, seeping, ghosts = (tuple(map(box.cut, one)) for one in lowest)
         projected = _shares_projected(area, faces.depth, min(domain.grid.mean_spacing))
@@ -302,7 +283,8 @@ class Solid(eqx.Module):
         )
         if (v := faces.velocity) is None:
             return still
-        part = box.cut(1 - open_cells(at_nodes(bent.less((OF_CELLS,) * ndim), below), range(ndim)))
+        nodes = at_nodes(bent.less((OF_CELLS,) * ndim), below)
+        part = box.cut(1 - open_part_of(nodes, range(ndim), None if rings is None else rings.cells))
         return dataclasses.replace(still, blocked=still.blocked_by(domain, layout, v, t), solid=part)
 
     def _distances(self, domain: Domain, layout: FieldLayout, t, dtype) -> Distances:
@@ -324,13 +306,15 @@ class Solid(eqx.Module):
         """The geometry at faces in a box, from `_distances`."""
         near, bent, below, here = distances
         depth, closed, dtype = [], [], near.dtype
+        rings = rings_of(domain, layout, dtype)
         for axis, (n, one) in enumerate(zip(domain.block_shape, here, strict=True)):
             depth.append(box.cut(cut(one, axis, 0, n + 2), 1))
             # Along the axis the corners of the volume around a face are centres of cells.
             corners = bent.less(shares_of(near.ndim, axis, 1 / 3, OF_CELLS))
             for k in range(near.ndim):
                 corners = corners if k == axis else between(corners, k, below[k])
-            closed.append(box.cut(1 - cut(open_cells(corners, range(near.ndim)), axis, 0, n)))
+            part = open_part_of(corners, range(near.ndim), None if rings is None else rings.around(axis))
+            closed.append(box.cut(1 - cut(part, axis, 0, n)))
         centre = self.about
         if centre is None:
             centre = displaced(domain, layout, peeled(near, (*range(near.ndim),) * 2)).centre
@@ -392,6 +376,14 @@ def _shares_projected(area: Sequence[Array], depths: Sequence[Array], cell: floa
     return tuple(part * inverse(part + more) for part, more in zip(area, behind, strict=True))
 
 
+def frictions(domain: Domain, layout: FieldLayout, faces: Faces, axis: int) -> Friction:
+    """What bodies do to a component of the velocity beside their surface, in their box. layout: of the pressure."""
+    depth, box = faces.depth[axis], faces.box
+    rings = shares_of_neighbours(domain, layout, axis, depth.dtype)
+    widths = _around_box(box, domain.spacing(layout, 1, depth.dtype))
+    return friction(depth, widths, axis, None if rings is None else box.lines(rings))
+
+
 def slowing(
     domain: Domain,
     layout: FieldLayout,
@@ -407,14 +399,13 @@ def slowing(
     is in the box of the bodies.
     """
     ndim, box = domain.grid.ndim, faces.box
-    widths = _around_box(box, domain.spacing(layout, 1, velocity[0].dtype))
     relative = box.with_neighbours(domain, velocity, layouts, t)
     if faces.velocity is not None:
         given = box.with_neighbours(domain, faces.velocity, (mirrored(layout),) * ndim)
         relative = tuple(map(jnp.subtract, relative, given))
     found = []
-    for axis, (u, depth) in enumerate(zip(relative, faces.depth, strict=True)):
-        by = friction(depth, widths, axis)
+    for axis, u in enumerate(relative):
+        by = frictions(domain, layout, faces, axis)
         found.append(-counted(u, by) - reach.explicit(by.rate) * shift(u, ndim))
     return tuple(found)
 
@@ -433,65 +424,3 @@ def seepage(
     lines = _around_box(box, domain.spacing(layout, 1, pressure.dtype))
     widths = [jnp.broadcast_to(h, around.shape) if isinstance(h, Array) else h for h in lines]
     return tuple(-time * part * staggered.diff_to_face(around, axis, widths) for axis, part in parts)
-
-
-def reaction(
-    immersion: Immersion,
-    domain: Domain,
-    layout: FieldLayout,
-    before: Reaction,
-    free: Sequence[Array],
-    joined: Sequence[Array],
-    phi: Array,
-    gradients: Sequence[Array],
-    step: Array,
-) -> Reaction:
-    """The pressure, and the force and torque of the fluid on the bodies: the momentum that it loses to them in a stage.
-
-    before: the reaction with the impulse of the pressure that acted in the stage. free, joined: the velocity before and
-    after `join`. The gradient of that pressure acted everywhere and adds up to what is on the sides of the domain; that
-    of phi acts on open faces only, so that its sum over the other ones is the bodies'. With `Reaction.beside` it is
-    what the fluid does to them: the momentum of a periodic box changes by what drives the flow outside of bodies, less
-    this force, to rounding. In bodies the pressure is that of the fluid beside.
-    """
-    rate, box, ndim = inverse(before.elapsed), immersion.box, domain.grid.ndim
-    lost = [
-        box.cut(u) - box.cut(v) - (1 - share) * box.cut(slope)
-        for u, v, share, slope in zip(free, joined, immersion.projected, gradients, strict=True)
-    ]
-    acted = jnp.concatenate(moments(domain, layout, lost, immersion.faces.centre, box)) + jnp.stack(before.beside)
-    force, torque = jnp.split(acted, [ndim])
-    pressure = rate * (before.impulse + phi)
-    within = jnp.where(box.cut(immersion.active), box.cut(pressure), 0.0)
-    (around,) = box.changed_with_neighbours(domain, (pressure,), (within,), (layout,))
-    pressure = box.put(pressure, within + immersion.fill * neighbour_sum(around, ndim))
-    return Reaction(
-        pressure,
-        tuple(rate * force),
-        tuple(rate * torque),
-        jnp.zeros_like(phi),
-        jnp.zeros_like(before.elapsed),
-        jax.tree.map(jnp.zeros_like, before.beside),
-        step,
-    )
-
-
-def with_more(reaction: Reaction, force: Array, torque: Array) -> Reaction:
-    """The reaction with more of a force and a torque."""
-    both = tuple(map(jnp.add, reaction.force, force)), tuple(map(jnp.add, reaction.torque, torque))
-    return dataclasses.replace(reaction, force=both[0], torque=both[1])
-
-
-def still(domain: Domain, like: Array) -> Reaction:
-    """The reaction before any step."""
-    ndim, zero = domain.grid.ndim, jnp.zeros((), like.dtype)
-    force, torque = (zero,) * ndim, (zero,) * len(planes(ndim))
-    return Reaction(jnp.zeros_like(like), force, torque, jnp.zeros_like(like), zero, (*force, *torque), zero)
-
-
-def acting(reaction: Reaction, beside: Sequence[Array]) -> Reaction:
-    """The rate of change of a reaction while its pressure acts, and `beside` the rate of `Reaction.beside`."""
-    none = jax.tree.map(jnp.zeros_like, reaction)
-    return dataclasses.replace(
-        none, impulse=reaction.pressure, elapsed=jnp.ones_like(reaction.elapsed), beside=tuple(beside)
-    )
