@@ -27,7 +27,7 @@ def across_faces(padded: Primitive, ndim: int) -> tuple[Array, ...]:
 
     The strength of a shock along an axis is the drop of the velocity over sqrt(p / rho), or `RISE` times the change of
     pressure over p, whichever is less: shear layers have no change of pressure, and expansions have no drop. Of all
-    other axes the largest counts. The block is padded along all axes; the outermost cells along the others are left out.
+    other axes the largest counts. The block is padded along all axes; the outermost cells along others are left out.
     """
 
     def found(density: Array, velocity: tuple[Array, ...], pressure: Array) -> tuple[Array, ...]:
