@@ -49,7 +49,7 @@ def test_the_share_of_a_shock_falls_as_it_moves():
 
 
 def test_a_shock_counts_by_the_lesser_of_drop_and_rise():
-    """From 0.3 on, in full from 0.6, in units of sqrt(p / rho); a change of pressure, in units of p, counts 1.4 times."""
+    """From 0.3 to 0.6 in units of sqrt(p / rho); a change of pressure, in units of p, counts 1.4 times."""
     cases = (0.9, 80.0), (20.0, -3.6 / 1.4)
     found = [float(strength(*map(jnp.asarray, (drop, rise, 2.0, 8.0)))) for drop, rise in cases]
     np.testing.assert_allclose(found, [0.5, 0.5], rtol=1e-12)
