@@ -1,0 +1,100 @@
+"""The surface of bodies that move in a gas: how far a cell beside it follows the gas around, and how the wall moves.
+
+A cell whose centre comes to lie in the gas as a body leaves it must know a state, and nothing may jump as it does. So a
+cell of the gas within a cell of the surface is read as a mean of its own state and of that which its image makes: none
+of its own at the surface, all of it a cell away. What it becomes by fluxes counts by the same share s, and cells that
+are read otherwise than they are tend to what is read at a rate of some crossings of a cell by sound:
+
+    dq/dt = s (dq/dt by fluxes) + k (q read - q),        k = 2 sum over axes of (|u| + c) / h
+
+Cells in bodies follow their images, so that they hold the gas beside them when the body leaves; their own state is
+never read. All of it is continuous in time, place and shape.
+"""
+
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from simjax.core.boundary import FieldLayout
+from simjax.core.domain import Domain
+from simjax.grid import CENTER
+from simjax.models.flow.bodies.solid_geometry import mirrored
+from simjax.models.flow.bodies.solids import Solid
+from simjax.models.gas.bodies.ghost_cells import GhostCells
+from simjax.ops.difference import shift
+from simjax.ops.riemann import smooth_root, squared_norm
+
+DRAWN = 2.0
+"""The rate at which cells are drawn to what is read, over that at which sound and gas cross them. A step of Courant
+number one takes twice it, which the schemes of three and four stages bear."""
+
+
+def cells_off(domain: Domain, layout: FieldLayout, distance: Array) -> Array:
+    """The distance of each cell of this block from the surface in cells, positive in the gas.
+
+    Over its change from cell to cell, so that `distance` may be any multiple of one. layout: says along which axes
+    fields are periodic.
+    """
+    ndim = domain.grid.ndim
+
+    def change(padded: Array) -> Array:
+        here = shift(padded, ndim)
+        # Towards the nearer surface in a narrow body or gap: differences across its middle would vanish.
+        largest = [
+            jnp.maximum(jnp.abs(here - shift(padded, ndim, axis, -1)), jnp.abs(shift(padded, ndim, axis, 1) - here))
+            for axis in range(ndim)
+        ]
+        return smooth_root(squared_norm(tuple(largest)))
+
+    cell = domain.apply(change, distance, mirrored(layout), 1)
+    return jnp.where(cell > 0, distance / jnp.where(cell > 0, cell, 1.0), jnp.sign(distance))
+
+
+def own_share(cells: Array) -> Array:
+    """The share of its own state with which a cell is read, so many cells off the surface: 0 in bodies to 1 from one on.
+
+    Smooth, so that nothing has a kink as the surface passes.
+    """
+    part = jnp.clip(cells, 0.0, 1.0)
+    return part * part * (3 - 2 * part)
+
+
+def gas_share(cells: Array) -> Array:
+    """The share of the gas in a cell whose centre is so many cells off the surface.
+
+    Linear, so that along an axis the shares of all cells sum to the length that the gas has.
+    """
+    return jnp.clip(cells + 0.5, 0.0, 1.0)
+
+
+def wall_motion(
+    solid: Solid, ghosts: GhostCells, domain: Domain, t: Array
+) -> tuple[tuple[Array, ...], Callable[[Sequence[Array]], Array]]:
+    """The velocity of the material of bodies at the surface beside the ghost cells, and the acceleration along the
+    normal of gas that runs along it, a function of its velocity beyond that of the wall, without what bends its way.
+
+    The latter is n . (dV/dt + ((V + 2 w) . grad) V), of which a wall that turns has the part of Coriolis.
+    """
+    dtype, block = ghosts.depth.dtype, domain.block_shape
+    places = domain.coordinates((CENTER,) * domain.grid.ndim, dtype)
+    cells = [ghosts.of_cells(jnp.broadcast_to(x, block)) for x in places]
+    feet = tuple(x + n * ghosts.depth for x, n in zip(cells, ghosts.normal, strict=True))
+    given = solid.velocity or (None,) * domain.grid.ndim
+
+    def velocity(t: Array, *x: Array) -> tuple[Array, ...]:
+        found = []
+        for v in given:
+            there = 0.0 if v is None else v(t, *x) if callable(v) else ghosts.of_cells(jnp.broadcast_to(v, block))
+            found.append(jnp.broadcast_to(jnp.asarray(there, dtype), ghosts.depth.shape))
+        return tuple(found)
+
+    t = jnp.asarray(t, dtype)
+    wall = velocity(t, *feet)
+
+    def lift(along: Sequence[Array]) -> Array:
+        ways = tuple(v + 2 * w for v, w in zip(wall, along, strict=True))
+        return ghosts.across(jax.jvp(velocity, (t, *feet), (jnp.ones_like(t), *ways))[1])
+
+    return wall, lift
