@@ -25,8 +25,8 @@ from simjax.models.gas.bodies.ghost_cells import GhostCells, ghost_cells
 from simjax.models.gas.bodies.ghost_room import room_for
 from simjax.models.gas.bodies.moving_surface import DRAWN, cells_off, gas_share, own_share, wall_motion
 from simjax.models.gas.entropic_pressure import padded_gas
-from simjax.ops.reconstruction import pad_only
 from simjax.ops import riemann
+from simjax.ops.reconstruction import pad_only
 from simjax.ops.riemann import Conserved, Primitive
 from simjax.ops.spacing import scaled
 from simjax.schema.model_schema import FieldSchema
@@ -88,11 +88,11 @@ class GasBodies(eqx.Module):
         room = solid.beside
         if solid.moving:
             reach += BEHIND
-        if room is None:
-            room = room_for(domain, layout, solid.distance, reach, EXACT, (0.0,) if solid.moving else ())
-            # Of all blocks, as a body may pass from one to another.
-            if room is not None and solid.moving:
-                room = int(CHANGED * room_for(domain.unsplit(), layout, solid.distance, reach, EXACT, (0.0,)))
+        if room is None and solid.moving:
+            # Of the whole grid in each block, as a body may pass from one to another.
+            room = room_for(domain.unsplit(), layout, solid.distance, reach, CHANGED, (0.0,))
+        elif room is None:
+            room = room_for(domain, layout, solid.distance, reach, EXACT)
         return cls(solid, temperature, reach, room)
 
     def cells(self, domain: Domain, layout: FieldLayout, t, dtype) -> GhostCells:
@@ -113,7 +113,7 @@ class GasBodies(eqx.Module):
         return self.distance(domain, t, dtype) > 0 if self.ghosts is None else self.ghosts.fluid
 
     def shares(self, domain: Domain, layout: FieldLayout, t, dtype) -> tuple[Array, Array]:
-        """Shares of their own state with which the cells of this block are read, and with which they count in totals.
+        """Shares with which the cells of this block follow fluxes, and with which they count in totals.
 
         Of bodies at rest both are one in cells whose centres lie in the gas, and zero in others.
         """
@@ -214,7 +214,7 @@ def check_bodies(config: Any, conducts: bool) -> Iterator[tuple[str, str]]:
 
 
 def joined(model: Any, slope: Conserved, state: Any, fields: tuple, params: Any, t) -> Conserved:
-    """The tendency of a gas around bodies, of which `slope` is that by fluxes of the `fields` of `Compressible.read`."""
+    """The tendency of a gas around bodies; `slope`: that by fluxes of `fields`, which `Compressible.read` returns."""
     if not model.bodies.solid.moving:
         return model.within(slope, 0.0, t)
     heat, velocity, pressure, scalars, *_ = fields

@@ -12,6 +12,8 @@ is of second order where the wall is smooth.
 
 Cut cells would conserve what passes the surface, but merge or mix small ones, by rules that change with the shape; here
 every cell of the gas is whole, the time step is that without bodies, and derivatives by the shape are those of weights.
+
+Bodies that move have ghost cells in the gas too, which have a share of their own state: `moving_surface`.
 """
 
 import functools
@@ -20,7 +22,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -63,12 +64,13 @@ Lift = Callable[[Sequence[Array]], Array] | None
 class GhostCells(eqx.Module):
     """The places of ghost cells, and how they follow from the gas. K: the number that there is room for in a block.
 
-    fluid: whether a cell of this block lies in the gas. own: the share of its own state with which a ghost cell is read,
-    (K,); None: it has none, as bodies at rest have it, whose ghost cells all lie in them. index: numbers of the ghost cells in the block, (K,); those of
-    unused ones lie beyond it. at: number of the cell below each image in a block with `halo` ghost cells, (K,).
-    weights: of the cells around it, (cells, K). beside: how far these are next to the image and in the gas, 0 to 1.
-    normal: into the gas. depth: of the ghost cell behind the surface, below zero in the gas. image: distance of the image in front of it. bend: second
-    derivatives of the distance from the surface. enough: whether there is room for all of them.
+    fluid: whether a cell of this block lies in the gas. own: the share of its own state with which a ghost cell is
+    read, (K,); None: it has none, as beside bodies at rest, whose ghost cells all lie in them. index: numbers of the
+    ghost cells in the block, (K,); those of unused ones lie beyond it. at: number of the cell below each image in a
+    block with `halo` ghost cells, (K,). weights: of the cells around it, (cells, K). beside: how far these are next to
+    the image and in the gas, 0 to 1. normal: into the gas. depth: of the ghost cell behind the surface, below zero in
+    the gas. image: distance of the image in front of it. bend: second derivatives of the distance from the
+    surface. enough: whether there is room for all of them.
     """
 
     fluid: Array
@@ -161,10 +163,13 @@ class GhostCells(eqx.Module):
         return wall * (wall / heat) ** (self.depth / self.image)
 
 
-def halo_of(grid: Grid, reach: int) -> int:
-    """Cells along an axis from a ghost cell to the farthest cell that its image is interpolated from."""
+def halo_of(grid: Grid, reach: int, off: float) -> int:
+    """Cells along an axis from a ghost cell to the farthest cell that its image is interpolated from.
+
+    off: distance of images from the surface, at least, in diagonals of a cell.
+    """
     h = (MOST_RATIO, *(1.0,) * (grid.ndim - 1)) if grid.stretched else grid.mean_spacing
-    widest, image = max(h), math.hypot(*h)
+    widest, image = max(h), off * math.hypot(*h)
     return math.ceil((reach * widest + max(reach * widest, image)) / min(h)) + AROUND[-1]
 
 
@@ -197,7 +202,8 @@ def ghost_cells(
     all in the gas. reach: cells that a flux reads beyond a face. most: room for ghost cells in a block; None: for those
     beside `MOST_SURFACE` times the faces of a cube of as many cells.
     """
-    ndim, halo = domain.grid.ndim, halo_of(domain.grid, reach)
+    off = 1.0 if own is None else OFF_MOVING
+    ndim, halo = domain.grid.ndim, halo_of(domain.grid, reach, off)
     block, kinds = distance.shape, (mirrored(layout), _going_on(layout))
     share = (distance > 0).astype(distance.dtype) if own is None else own
     share, padded = domain.pad((share, distance), kinds, halo)
@@ -205,8 +211,8 @@ def ghost_cells(
     most = math.ceil(MOST_SURFACE * reach * size ** (1 - 1 / ndim)) if most is None else most
     room, behind = min(most, size), behind_surface(share, reach, halo)
     found = jnp.nonzero(behind.ravel(), size=room, fill_value=size)[0].astype(jnp.int32)
-    used, last = found < size, size - 1
-    places = jnp.unravel_index(jnp.minimum(found, last), block)
+    used = found < size
+    places = jnp.unravel_index(jnp.minimum(found, size - 1), block)
     steps = _apart(domain, layout, halo, distance.dtype)
     offsets = [_offsets(apart, place, halo) for apart, place in zip(steps, places, strict=True)]
     near = _Near(padded, [place + halo for place in places], [(-u[halo - 1], u[halo + 1]) for u in offsets])
@@ -217,7 +223,7 @@ def ghost_cells(
     per = inverse(steepness)
     normal = tuple(slope * per for slope in slopes)
     depth = jnp.minimum(-near.value({}) * per, reach * functools.reduce(jnp.maximum, h))
-    image = jnp.maximum(depth, (1.0 if own is None else OFF_MOVING) * functools.reduce(jnp.hypot, h))
+    image = jnp.maximum(depth, off * functools.reduce(jnp.hypot, h))
     apart = depth + image
     flat = 1 - functools.reduce(jnp.maximum, (near.folded(axis) for axis in range(ndim)))
     bend = [[flat * near.bend(a, b) * per for b in range(ndim)] for a in range(ndim)]
@@ -257,7 +263,7 @@ def ghost_cells(
     weights = jnp.where(used[None], weights, only.astype(weights.dtype))
     index = jnp.where(used, found, size + jnp.arange(room, dtype=jnp.int32))
     bend = tuple(tuple(kept * b for b in row) for row in bend)
-    ghosts = None if own is None else _at(own, jnp.minimum(found, last))
+    ghosts = None if own is None else _at(own, jnp.minimum(found, size - 1))
     known = ghosts, index, number, weights, beside, normal, depth, image, bend
     fluid = moved(share, (0,) * ndim, halo) > 0
     return GhostCells(fluid, *known, enough, halo)
@@ -266,8 +272,9 @@ def ghost_cells(
 def _weights(places: Array, inside: Array) -> Array:
     """Weights of cells in the value at a point of the quadratic nearest to those inside of the gas, (cells, K).
 
-    places: of the cells from the point, in cells, (ndim, cells, K). inside: how far each counts, 0 to 1. The constant is orthogonalised against all other
-    terms, by the modified method of Gram and Schmidt: what is left of it gives the value.
+    places: of the cells from the point, in cells, (ndim, cells, K). inside: how far each counts, 0 to 1. The constant
+    is orthogonalised against all other terms, by the modified method of Gram and Schmidt: what is left of it gives the
+    value.
     """
     ndim, count = places.shape[:2]
     near = inside * jnp.exp(-0.5 * jnp.sum(places**2, 0))

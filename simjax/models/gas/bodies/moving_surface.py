@@ -1,14 +1,17 @@
-"""The surface of bodies that move in a gas: how far a cell beside it follows the gas around, and how the wall moves.
+"""The surface of bodies that move in a gas: what cells beside it have of their own, and how the wall moves.
 
-A cell whose centre comes to lie in the gas as a body leaves it must know a state, and nothing may jump as it does. So a
-cell of the gas within a cell of the surface is read as a mean of its own state and of that which its image makes: none
-of its own at the surface, all of it a cell away. What it becomes by fluxes counts by the same share s, and cells that
-are read otherwise than they are tend to what is read at a rate of some crossings of a cell by sound:
+A cell whose centre comes to lie in the gas as a body leaves it must know a state, and nothing may jump as it does. So
+a cell of the gas within a cell of the surface is read as a mean of its own state and of that which its image makes:
+none of its own at the surface, all of it a cell away. Fluxes of what is read change the cells of the gas, and those in
+bodies within a cell of the surface less and less; and all cells are drawn to what is read in their place, at some rate
+at which sound crosses them:
 
     dq/dt = s (dq/dt by fluxes) + k (q read - q),        k = 2 sum over axes of (|u| + c) / h
 
-Cells in bodies follow their images, so that they hold the gas beside them when the body leaves; their own state is
-never read. All of it is continuous in time, place and shape.
+The share s is one in the gas: drawn alone, cells would lag behind a gas that changes, of first order. So cells in
+bodies hold the gas beside them when the body leaves; while they are in bodies their own state is not read. The gas at
+the surface has the velocity V of the material of bodies; pressure and enthalpy rise along the normal as V changes and
+turns. All of it is continuous in time, place and shape, and of second order where the motion is smooth.
 """
 
 from collections.abc import Callable, Sequence
@@ -53,9 +56,9 @@ def cells_off(domain: Domain, layout: FieldLayout, distance: Array) -> Array:
 
 
 def own_share(cells: Array) -> Array:
-    """The share of its own state with which a cell is read, so many cells off the surface: 0 in bodies to 1 from one on.
+    """The share of its own state with which a cell is read that lies so many cells off the surface.
 
-    Smooth, so that nothing has a kink as the surface passes.
+    It rises from zero at the surface to one a cell off it, smoothly, so that nothing has a kink as the surface passes.
     """
     part = jnp.clip(cells, 0.0, 1.0)
     return part * part * (3 - 2 * part)
