@@ -106,6 +106,14 @@ from simjax.models.flow.incompressible import Incompressible as Incompressible
 from simjax.models.flow.bodies.solids import Solid as Solid
 from simjax.models.flow.bodies.free_body import body_params as body_params
 from simjax.instruments.body_surface import nearest_points as nearest_points, rays_around as rays_around
+from simjax.instruments.instrument import (
+    Coordinate as Coordinate,
+    FieldInstrument as FieldInstrument,
+    Instrument as Instrument,
+    Layout as Layout,
+)
+from simjax.schema.instrument_declarations import instrument as instrument
+from simjax.schema.site import AxisName as AxisName, PerAxis as PerAxis, Point as Point, Points as Points
 from simjax.models.flow.bodies.solid_scalars import SolidSurface as SolidSurface
 from simjax.models.flow.passive_scalar import PassiveScalar as PassiveScalar
 from simjax.models.flow.boussinesq import Boussinesq as Boussinesq

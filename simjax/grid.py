@@ -13,6 +13,8 @@ from simjax.notebook import box_picture, card
 AXES = ("x", "y", "z")
 LOWER, UPPER = 0, 1
 CENTER, FACE = 0.5, 0.0
+SYMBOL = "symbol"
+"""The attribute of a file with the letter of a coordinate, where it is another than its name."""
 # Cells below this share of the mean one: the time step, which follows the smallest cell, would be that much shorter.
 LEAST_WIDTH = 1e-4
 SAME = 1e-9  # of an axis: ends of the box and of the faces along it are the same
@@ -248,3 +250,11 @@ class Grid(eqx.Module):
         if line is not None:
             return np.asarray(line.centers if offset == CENTER else line.faces[:-1])
         return self.lower[axis] + (np.arange(self.shape[axis]) + offset) * self.mean_spacing[axis]
+
+
+def place_attributes(grid: Grid, axis: int, place: str) -> dict[str, str]:
+    """Attributes of the coordinate along an axis: on an axisymmetric grid x is called r, and y is called z."""
+    if not grid.axisymmetric:
+        return {"long_name": f"{AXES[axis]} of the {place}"}
+    letter = ("r", "z")[axis]
+    return {"long_name": f"{letter} of the {place}", SYMBOL: letter}

@@ -886,15 +886,29 @@ MUTATIONS = [
     Mutation(
         "expansions are taken for shocks that run across a face",
         "ops/crossing_shocks.py",
-        "(below[0] - above[0])",
-        "(above[0] - below[0])",
+        "strength(change(u), change",
+        "strength(-change(u), change",
         "tests/models/gas/test_blunt_bodies.py::test_strong_shocks_across_a_face_are_told_from_others",
+    ),
+    Mutation(
+        "a shock that moves counts as one that stands",
+        "ops/standing_shocks.py",
+        "1 - change * (1 / PASSING)",
+        "1 - 0 * change * (1 / PASSING)",
+        "tests/ops/test_standing_shocks.py::test_strong_shocks_at_rest_are_told_from_others",
+    ),
+    Mutation(
+        "at a standing shock face values are of weighted parabolas",
+        "ops/standing_shocks.py",
+        "value + share * (center",
+        "value + 0 * share * (center",
+        "tests/ops/test_standing_shocks.py::test_beside_a_standing_shock_slopes_are_limited",
     ),
     Mutation(
         "along a strong shock contacts are kept",
         "ops/gas.py",
-        "f + given.crossing * (g - f)",
-        "f + given.crossing * (f - g)",
+        "f + crossing * (g - f)",
+        "f + crossing * (f - g)",
         "tests/models/gas/test_blunt_bodies.py::test_along_a_strong_shock_the_flux_is_that_of_hll",
     ),
     Mutation(
@@ -1022,7 +1036,7 @@ MUTATIONS = [
         "ops/riemann.py",
         "return 1 - streams * (1 - passes) ** 2,",
         "return 1 - 0 * streams * (1 - passes) ** 2,",
-        "tests/models/gas/test_speeds.py::test_noise_of_a_shock_along_the_grid_does_not_grow",
+        "tests/ops/test_riemann.py::test_neighbours_along_a_stream_do_not_fill_each_other",
     ),
     Mutation(
         "pressures of a gas at rest do not hold together",

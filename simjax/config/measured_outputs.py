@@ -9,20 +9,8 @@ from typing import Any
 from simjax.config.sections import Context
 from simjax.schema.config import TimeConfig
 from simjax.schema.config_errors import closest, join
-from simjax.schema.instruments import InstrumentConfig, Instruments, line_points
-
-AS_KINDS = ("probe", "line", "box_mean", "spectrum", "radial_distribution")
-"""Instruments that are also kinds of observations, as which they are read where no file holds their samples."""
-FITTED = (
-    *AS_KINDS,
-    "slice",
-    "surface_integral",
-    "structure_function",
-    "correlation",
-    "body_surface",
-    "tracks",
-    "density",
-)
+from simjax.schema.instrument_declarations import instrument_class, kinds_of
+from simjax.schema.instruments import Instruments
 
 
 def as_observations(
@@ -44,14 +32,13 @@ def as_observations(
         hint = f"did you mean '{close}'?" if close else ""
         problems.add(path, name, f"the name of an entry of outputs, {', '.join(names) or 'where there are none'}", hint)
         return []
-    if chosen.kind not in FITTED:
-        problems.add(path, name, f"an instrument of kind {', '.join(FITTED)}; {name} is of kind {chosen.kind}")
+    if not chosen.kind_class.fitted:
+        fitted = [kind for kind in kinds_of(context.schema.family) if instrument_class(kind).fitted]
+        problems.add(path, name, f"an instrument of kind {', '.join(fitted)}; {name} is of kind {chosen.kind}")
         return []
     others = {key: given for key, given in value.items() if key not in ("output", "of")}
     if not {"times", "every", "file"} & others.keys() and chosen.interval_within_frames:
         others["times"] = _times(chosen.interval_within_frames, found["time"])
-    if chosen.kind in AS_KINDS and "along" not in chosen.given and "file" not in others and "of" not in value:
-        return [{**own, **others} for own in _each(chosen, context)]
     readings = chosen.readings(context.schema.written(context.ndim, context.counts))
     if "of" in value and value["of"] not in readings:
         close = closest(str(value["of"]), readings)
@@ -69,21 +56,3 @@ def _times(every: float, time: TimeConfig | None) -> list[float]:
     """Times of samples after the start."""
     count = 0 if time is None else math.floor(time.end / every * (1 + 1e-12))
     return [number * every for number in range(1, count + 1)]
-
-
-def _each(instrument: InstrumentConfig, context: Context) -> list[dict[str, Any]]:
-    """The places of an instrument as observations have them, for each of its variables."""
-    given = instrument.given
-    if instrument.kind == "radial_distribution":
-        return [{"radial_distribution": list(given["radii"]), "width": given["width"]}]
-    written = context.schema.written(context.ndim, context.counts)
-    variables = [variable for name in instrument.of for variable in written[name]]
-    match instrument.kind:
-        case "probe":
-            return [{"points": name, "at": [list(point) for point in given["points"]]} for name in variables]
-        case "line":
-            return [{"points": name, "at": line_points(given)} for name in variables]
-        case "box_mean":
-            box = {"lower": [list(given["lower"])], "upper": [list(given["upper"])]}
-            return [{"box_average": name, **box} for name in variables]
-    return [{"spectrum": name, **given} for name in variables]

@@ -15,6 +15,8 @@ from typing import Any
 from simjax.errors import ConfigurationError
 from simjax.models.registry import MODELS
 from simjax.schema.config_errors import closest
+from simjax.schema.instrument_declarations import add_own, kinds_of
+from simjax.schema.model_schema import FIELDS, PARTICLES
 from simjax.schema.parts import part_name, part_places
 
 EXPERIMENTS = "experiment"
@@ -44,6 +46,16 @@ def find_parts(section: type, given: Any, folders: Sequence[Path]) -> None:
         name = part_name(given.get(place)) if isinstance(given, Mapping) else None
         if isinstance(name, str) and "." in name and name not in parts:
             parts.add_own(name, _find_class(f"physics.{place}", name, folders))
+
+
+def find_instrument(where: str, name: Any, folders: Sequence[Path]) -> None:
+    """Make the class known that a kind of `outputs` names, such as "my_file.Above"; nothing for a name without a dot.
+
+    Raises:
+        ConfigurationError: as `find_model`, or it is no class of instruments.
+    """
+    if isinstance(name, str) and "." in name and name not in (*kinds_of(FIELDS), *kinds_of(PARTICLES)):
+        add_own(name, _find_class(where, name, folders))
 
 
 def _find_class(key: str, name: str, folders: Sequence[Path]) -> Any:

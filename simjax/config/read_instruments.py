@@ -2,111 +2,200 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from simjax.config.observations import check_inside, check_periodic, check_uniform, kind_of, read_along
-from simjax.config.particle_instruments import KINDS_OF_PARTICLES, read_on_mesh, read_particle_keys
-from simjax.config.read_along_bodies import read_along_bodies
-from simjax.config.read_balances import check_balance, read_quantities
-from simjax.config.read_instruments_of_several import check_fields, read_pairs_apart, read_surface
+from simjax.config.observations import kind_of
+from simjax.config.own_models import find_instrument
 from simjax.config.sections import Context
-from simjax.schema.config import NAME, GridConfig, TimeConfig
-from simjax.schema.config_errors import ConfigErrors, closest, join
+from simjax.errors import ConfigurationError
+from simjax.schema.config import NAME, TimeConfig
+from simjax.schema.config_errors import ConfigErrors, closest, join, unended
+from simjax.schema.instrument_declarations import KEYS, OF, instrument_class, kinds_of
 from simjax.schema.instruments import FRAME, STEP, InstrumentConfig, Instruments
-from simjax.schema.kinds import Choice, Integer, Kind, ListOf, Real, Text
+from simjax.schema.kinds import Choice, Kind, ListOf, Text
+from simjax.schema.site import Refusal, Site
 
-MOST_POINTS, MOST_BINS = 100_000, 100_000
-APART = ("structure_function", "correlation")
-"""Kinds that look at pairs of points."""
 MOST_SAMPLES = 2**31 - 1
-COMMON = ("of", "every", "name")
-BESIDE = {
-    "balance": (),
-    "spectrum": ("shells", "along"),
-    "radial_distribution": ("width",),
-    "mean_square_displacement": (),
-    "tracks": (),
-    "density": ("of",),
-    "structure_function": ("along", "order", "separations"),
-    "correlation": ("along", "normalised", "separations"),
-}
-"""Keys beside that of the kind, where these are others than `of`."""
+MOST_NAMES = 100
+COMMON = (OF, "every", "name")
 
 
 def read_instruments(keys: Mapping[str, Any], found: Mapping[str, Any], context: Context) -> Instruments | None:
     """The instruments; `keys`: all sections as written, `found`: what they were read as. None after telling why not."""
     problems, before = context.problems, len(context.problems)
     given, read = keys["outputs"] or (), []
+    site = site_of(keys, found, context)
     for number, value in enumerate(given):
         where = f"outputs[{number}]"
-        one = _read_one(where, value, keys, found, context)
+        one = _read_one(where, value, site, context)
         if one is not None:
             _check_cadence(where, one, keys, found, problems)
-            if one.kind == "balance":
-                check_balance(join(where, one.kind), keys, problems)
             read.append((where, one))
     if len(problems) > before:
         return None
     return Instruments(_named(read, problems))
 
 
-def _read_one(
-    where: str, value: Mapping[str, Any], keys: Mapping[str, Any], found: Mapping[str, Any], context: Context
-) -> InstrumentConfig | None:
+def site_of(keys: Mapping[str, Any], found: Mapping[str, Any], context: Context) -> Site:
+    """The box, the sides and the sections around the instruments of a configuration."""
+    box, boundaries = found["grid"] or found["box"], found["boundaries"]
+    of_box, stretch = getattr(found["box"], "periodic", None), getattr(found["grid"], "stretch", None)
+    return Site(
+        schema=context.schema,
+        axes=tuple(context.axes),
+        lower=getattr(box, "lower", None),
+        upper=getattr(box, "upper", None),
+        shape=getattr(found["grid"], "shape", None),
+        periodic=tuple(one.periodic for one in boundaries) if boundaries else of_box,
+        stretched=tuple(axis for axis in context.axes if getattr(stretch, axis, None) is not None),
+        counts=context.counts,
+        sections=keys,
+    )
+
+
+def _read_one(where: str, value: Mapping[str, Any], site: Site, context: Context) -> InstrumentConfig | None:
     problems, before = context.problems, len(context.problems)
-    schema = context.schema
-    example = schema.instrument_example
-    kind = kind_of(where, value, schema.instruments, COMMON, "what is looked at", example, problems)
+    kind = _kind_of(where, value, site, context)
     if kind is None:
         return None
-    beside = BESIDE.get(kind, ("of",))
-    for key in value:
-        if key not in (kind, "every", "name", *beside):
-            problems.unknown(where, key, (kind, *beside, "every", "name"))
-    variables: tuple[str, ...] = ()
-    if kind == "balance":
-        variables, given = read_quantities(join(where, kind), value[kind], context), {}
-    elif kind == "body_surface":
-        variables, given = read_along_bodies(where, value, keys, found, context)
-    elif kind in KINDS_OF_PARTICLES:
-        given = read_particle_keys(where, kind, value, found, context)
-        variables = read_on_mesh(join(where, "of"), value.get("of"), problems) if kind == "density" else ()
-    else:
-        variables = _read_variables(where, kind, value, context)
-        if len(problems) == before and kind in (*APART, "surface_integral"):
-            check_fields(where, kind, variables, context)
-        given = (
-            read_surface(where, value, variables, found, context)
-            if kind == "surface_integral"
-            else read_pairs_apart(where, kind, value, found, context)
-            if kind in APART
-            else _read_places(where, kind, value, found, context)
-        )
+    entry = _Entry(where, kind, value, site, problems)
+    if unavailable := entry.cls.unavailable(site):
+        problems.say(entry.path, f"{entry.path}: {unavailable}")
+        return None
+    of, given = entry.read_names(), entry.read_keys()
+    if len(problems) == before:
+        given = entry.cls.completed(given, site)
+        for refusal in entry.cls.refusals(of, given, site):
+            entry.tell(refusal)
     every = read_every(join(where, "every"), value.get("every", FRAME), problems)
     name = ""
     if "name" in value:
         name = Text(pattern=NAME, described="a name of letters, digits, _ . -").read(
             join(where, "name"), value["name"], problems
         )
-    if len(problems) > before:
+    return InstrumentConfig(kind, name or "", of, every, given) if len(problems) == before else None
+
+
+def _kind_of(where: str, value: Mapping[str, Any], site: Site, context: Context) -> str | None:
+    """The kind whose key an entry has; a class of the user's own is made known. None after telling why not."""
+    schema, problems = context.schema, context.problems
+    try:
+        for key in value:
+            find_instrument(where, key, context.folders)
+    except ConfigurationError as error:
+        problems.say(where, unended(error))
         return None
-    return InstrumentConfig(kind, name or "", variables, every, given)
+    kinds = kinds_of(schema.family)
+    return kind_of(where, value, kinds, COMMON, "what is looked at", schema.instrument_example, problems)
 
 
-def _read_variables(where: str, kind: str, value: Mapping[str, Any], context: Context) -> tuple[str, ...]:
-    """Variables, or whole fields, by the names that `output.fields` takes too."""
-    of_kind = kind in ("spectrum", *APART)
-    path = join(where, kind if of_kind else "of")
-    known = Choice(tuple(context.schema.written(context.ndim, context.counts)))
-    given = value.get(kind) if of_kind else value.get("of")
-    given = [given] if isinstance(given, str) else given
-    if given is None or (isinstance(given, (list, tuple)) and not given):
-        such = f"{kind}: {known.options[0]}" if of_kind else f"of: [{known.options[0]}]"  # pyright: ignore[reportIndexIssue]
-        context.problems.say(path, f"{path} is missing: expected variables, such as {such}")
-        return ()
-    read = ListOf(known, 1, 100, noun="variables").read(path, given, context.problems) or ()
-    return tuple(dict.fromkeys(read))
+@dataclasses.dataclass(frozen=True)
+class _Entry:
+    """One entry of `outputs` of a kind that is known, while it is read."""
+
+    where: str
+    kind: str
+    value: Mapping[str, Any]
+    site: Site
+    problems: ConfigErrors
+
+    @property
+    def cls(self) -> Any:
+        return instrument_class(self.kind)
+
+    @property
+    def path(self) -> str:
+        return join(self.where, self.kind)
+
+    def _path_of(self, key: str) -> str:
+        """The path of a key of the kind, or of the names."""
+        at_kind = self.cls.at_kind
+        if key in ("", at_kind):
+            return self.path
+        return join(self.path if at_kind == KEYS and key != OF else self.where, key)
+
+    def tell(self, refusal: Refusal) -> None:
+        """Add a problem with a key."""
+        path, hint = self._path_of(refusal.key), f"; {refusal.hint}" if refusal.hint else ""
+        if refusal.value is None:
+            self.problems.say(path, f"{path}: expected {refusal.expected}{hint}")
+        else:
+            self.problems.add(path, refusal.value, f"{refusal.expected}", refusal.hint)
+
+    def read_names(self) -> tuple[str, ...]:
+        """The names that it looks at, each once; none after telling why not."""
+        known, noun, path = self.cls.names(self.site), self.cls.noun, self._path_of(OF)
+        if known is not None and not known:
+            return ()
+        given = self.value.get(self.kind if self.cls.at_kind == OF else OF)
+        given = [given] if isinstance(given, str) else given
+        if given is None or (isinstance(given, (list, tuple)) and not given):
+            default = tuple(self.cls.default_names(self.site))
+            if not default:
+                first = "NAME" if known is None else next(iter(known))
+                such = f"{self.kind}: {first}" if self.cls.at_kind == OF else f"of: [{first}]"
+                self.problems.say(path, f"{path} is missing: expected {noun}, such as {such}")
+            return default
+        name = Text(described=f"the name of one of the {noun}") if known is None else Choice(tuple(known))
+        most = max(MOST_NAMES, len(known or ()))
+        return tuple(dict.fromkeys(ListOf(name, 1, most, noun=noun).read(path, given, self.problems) or ()))
+
+    def read_keys(self) -> dict[str, Any]:
+        """The keys of the kind that are given, and the defaults of others but null; after telling what is wrong."""
+        given = self._given_keys()
+        if given is None:
+            return {}
+        kinds = self.cls.keys_for(given, self.site)
+        if isinstance(kinds, str):
+            shown = self.value[self.kind]
+            self.problems.add(self.path, dict(shown) if isinstance(shown, Mapping) else shown, kinds)
+            return {}
+        defaults = {field.name: field.default for field in dataclasses.fields(self.cls.Keys)}
+        unknown = [key for key in given if key not in kinds]
+        for key in unknown:
+            self._tell_unknown(key, kinds)
+        if unknown:
+            return {}
+        found = {}
+        for key, kind in kinds.items():
+            default, path = defaults.get(key, dataclasses.MISSING), self._path_of(key)
+            if key in given and not (given[key] is None and default is None):
+                found[key] = kind.read(path, given[key], self.problems)
+            elif default is dataclasses.MISSING:
+                self.problems.say(path, f"{path} is missing: expected {kind.allowed}")
+            elif default not in (None, dataclasses.MISSING):
+                found[key] = default
+        return found
+
+    def _given_keys(self) -> Mapping[str, Any] | None:
+        """The keys of the kind as they are written; None after telling why they are none."""
+        beside = {key: given for key, given in self.value.items() if key not in (self.kind, "every", "name", OF)}
+        if self.cls.at_kind == OF:
+            return beside | ({OF: self.value[OF]} if OF in self.value else {})
+        if self.cls.at_kind != KEYS:
+            return {self.cls.at_kind: self.value[self.kind], **beside}
+        names = self.cls.names(self.site)
+        takes = (OF,) if names is None or names else ()
+        for key in (*beside, *(() if takes or OF not in self.value else (OF,))):
+            self.problems.unknown(self.where, key, (self.kind, *takes, "every", "name"))
+        below = self.value[self.kind]
+        if isinstance(below, Mapping):
+            return below
+        kinds: Mapping[str, Kind] | str = self.cls.keys_for({}, self.site)
+        if below is None and not kinds:
+            return {}
+        wanted = kinds if isinstance(kinds, str) else f"keys {', '.join(kinds)}" if kinds else "null: it has no keys"
+        self.problems.add(self.path, below, wanted)
+        return None
+
+    def _tell_unknown(self, key: str, kinds: Mapping[str, Kind]) -> None:
+        """Tell that a kind has no such key."""
+        if self.cls.at_kind == KEYS:
+            self.problems.unknown(self.path, key, kinds)
+        else:
+            self.problems.unknown(self.where, key, (self.kind, *kinds, "every", "name"))
 
 
 def read_every(path: str, value: Any, problems: ConfigErrors) -> float | str:
@@ -128,87 +217,6 @@ def read_every(path: str, value: Any, problems: ConfigErrors) -> float | str:
         problems.add(path, value, expected)
         return FRAME
     return number
-
-
-# ---------------------------------------------------------------------- places
-
-
-def _read_places(
-    where: str, kind: str, value: Mapping[str, Any], found: Mapping[str, Any], context: Context
-) -> dict[str, Any]:
-    """The keys of the kind itself, typed and inside of the grid."""
-    grid: GridConfig | None = found["grid"]
-    if kind == "spectrum":
-        given: dict[str, Any] = {}
-        if "along" in value:
-            given["along"] = read_along(where, value["along"], found["boundaries"], grid, context)
-        else:
-            instead = "write along: AXIS for one that is periodic and uniform, or look at it with line or histogram"
-            check_periodic(join(where, kind), found["boundaries"], instead, context)
-            check_uniform(join(where, kind), grid, instead, context)
-        if "shells" in value:
-            given["shells"] = Integer(1, MOST_BINS).read(join(where, "shells"), value["shells"], context.problems)
-        return given
-    own, path = value[kind], join(where, kind)
-    wanted = _keys_of(kind, context)
-    if not isinstance(own, Mapping) or not own:
-        context.problems.add(path, own, f"keys {', '.join(wanted)}")
-        return {}
-    for key in own:
-        if key not in wanted:
-            context.problems.unknown(path, key, wanted)
-            return {}
-    missing = [key for key in wanted if key not in own and kind != "slice"]
-    for key in missing:
-        context.problems.say(join(path, key), f"{join(path, key)} is missing: expected {wanted[key].allowed}")
-    read = {key: wanted[key].read(join(path, key), own[key], context.problems) for key in own}
-    if missing or any(entry is None for entry in read.values()):
-        return read
-    if kind == "slice" and (len(own) != 1 or context.ndim == 1):
-        across = "one axis and where it is cut, such as {z: 0.5}"
-        across = "a grid of 2 or 3 axes; look at one of 1 with line" if context.ndim == 1 else across
-        context.problems.add(path, dict(own), across)
-    if grid is not None and grid.lower is not None and grid.upper is not None:
-        _check_ends(path, kind, read, grid, context)
-    return read
-
-
-def _keys_of(kind: str, context: Context) -> dict[str, Kind]:
-    ndim, axes = context.ndim, " ".join(context.axes)
-    number = Real(formula=True)
-    point = ListOf(number, ndim, ndim, noun=f"numbers, one per axis {axes}")
-    return {
-        "slice": dict.fromkeys(context.axes, number),
-        "probe": {"points": ListOf(point, 1, MOST_POINTS, noun="points")},
-        "line": {"from": point, "to": point, "points": Integer(2, MOST_POINTS)},
-        "box_mean": {"lower": point, "upper": point},
-        "histogram": {"bins": Integer(1, MOST_BINS), "lower": number, "upper": number},
-    }[kind]
-
-
-def _check_ends(path: str, kind: str, read: Mapping[str, Any], grid: GridConfig, context: Context) -> None:
-    """Points lie in the grid's box, and what has two ends has them in order."""
-    assert grid.lower is not None and grid.upper is not None
-    problems = context.problems
-    places: dict[str, Sequence[float]] = {}
-    match kind:
-        case "slice":
-            for axis, a, b in zip(context.axes, grid.lower, grid.upper, strict=True):
-                if axis in read and not a <= read[axis] <= b:
-                    problems.add(join(path, axis), read[axis], f"a place in the grid's box, {a:g} <= {axis} <= {b:g}")
-        case "probe":
-            places = {f"points[{i}]": point for i, point in enumerate(read["points"])}
-        case "line" | "box_mean":
-            places = {key: point for key, point in read.items() if key != "points"}
-    for key, point in places.items():
-        check_inside(join(path, key), point, grid, context)
-    if kind == "line" and read["from"] == read["to"]:
-        problems.add(join(path, "to"), list(read["to"]), f"another point than {path}.from")
-    if kind == "box_mean" and not all(a < b for a, b in zip(read["lower"], read["upper"], strict=True)):
-        expected = f"a point above {path}.lower={list(read['lower'])} on each axis"
-        problems.add(join(path, "upper"), list(read["upper"]), expected)
-    if kind == "histogram" and not read["lower"] < read["upper"]:
-        problems.add(join(path, "upper"), read["upper"], f"a number above {path}.lower={read['lower']:g}")
 
 
 # ---------------------------------------------------------------------- cadences and names

@@ -153,7 +153,6 @@ def check_named(found: Mapping[str, Any], several: bool, problems: ConfigErrors)
 
 
 AT_GIVEN_PLACES = ("points", "sensors", "line_of_sight", "box_average", "diagnostic")
-OUTPUTS_AT_GIVEN_PLACES = ("probe", "line", "box_mean", "histogram", "surface_integral", "body_surface")
 
 
 def _is_at_given_places(observation: ObservationConfig, axes: set[str]) -> bool:
@@ -161,8 +160,8 @@ def _is_at_given_places(observation: ObservationConfig, axes: set[str]) -> bool:
     instrument = observation.instrument
     if instrument is None:
         return observation.kind in AT_GIVEN_PLACES
-    # A slice has a value for each cell along the other axes.
-    return instrument.kind in OUTPUTS_AT_GIVEN_PLACES or (instrument.kind == "slice" and axes <= {*instrument.given})
+    cells = {AXES[axis] for axis in instrument.kind_class.along_cells(instrument, len(AXES))}
+    return instrument.kind_class.at_given_places and axes.isdisjoint(cells)
 
 
 def _axes_made_of(grid: GridConfig | None, path: str) -> set[str]:

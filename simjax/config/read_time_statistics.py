@@ -97,7 +97,7 @@ def _read_one(
     if named:
         instrument = instruments[named[0]]
         # A balance has several numbers of each quantity.
-        few = instrument.kind != "balance" and len(instrument.readings(written)) < 2
+        few = not instrument.kind_class.accounts and len(instrument.readings(written)) < 2
     elif variables is None:
         few = len(of) < 2
     else:

@@ -6,12 +6,12 @@ import numpy as np
 
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
-from simjax.instruments.operators import Operator
+from simjax.instruments.instrument import FieldInstrument
 from simjax.instruments.places import beside
 from simjax.instruments.sampling import corners, require_axes
 
 
-class Image(Operator):
+class Image(FieldInstrument):
     """The field at every point of a grid of its own, by multilinear interpolation: (points along x, along y, ...).
 
     lines: positions along each axis, in units of the domain and in any order; of a plane a single one across it.

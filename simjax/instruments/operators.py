@@ -4,130 +4,34 @@ Every operator is linear in the field but `Spectrum`, works on this device's blo
 together see. Where the instruments stand is static: an operator has no leaves and may be a static argument.
 """
 
-import abc
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import replace
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
-from jax.sharding import PartitionSpec
+from jax import lax
 
-from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, Grid
-from simjax.instruments.places import around, beside, require_cartesian
+from simjax.instruments.instrument import Coordinate, FieldInstrument, Layout, Places
+from simjax.instruments.places import around, require_cartesian
 from simjax.instruments.rays import pieces
-from simjax.instruments.sampling import corners, interpolate, require_axes, shares, waves
-from simjax.particles.cells import Cells
+from simjax.instruments.sampling import interpolate, require_axes, shares, waves
+from simjax.schema.instrument_declarations import instrument
+from simjax.schema.site import Points, Refusal
+from simjax.schema.units import product_of_units
 
-Places = tuple[tuple[float, ...], ...]
-"""One tuple of coordinates per point, in units of the domain."""
-
-
-class View(NamedTuple):
-    """A state of a run as instruments look at it, on this device.
-
-    variables: this block of every field, or `(..., particles)` by number. diagnostics: the model's numbers, when they
-    are asked for. offsets: where each field lies in its cell. cells, particles, start: of a run of particles, how
-    they are sorted, the state, and where each was at the start, `(axes, particles)` by number. balances: what
-    is written of the balances of conserved quantities. surface: what there is at points on the surface of bodies.
-    """
-
-    domain: Domain
-    periodic: tuple[bool, ...]
-    variables: Mapping[str, Array]
-    diagnostics: Callable[[], Mapping[str, Array]]
-    offsets: Mapping[str, tuple[float, ...]] = {}
-    cells: Cells | None = None
-    particles: Any = None
-    start: Array | None = None
-    balances: Callable[[], Mapping[str, Array]] = dict
-    surface: Callable[[Any], Mapping[str, Array]] = lambda points: {}
+RAY = "ray"
 
 
-class Instrumental(eqx.Module):
-    """A function of a run's state that can be compared with measurements: the same on all devices, or cut by `spec`."""
-
-    variable: eqx.AbstractVar[str]
-
-    @abc.abstractmethod
-    def read(self, view: View) -> Array:
-        """The reading, of `shape(view.domain.grid)`."""
-
-    @abc.abstractmethod
-    def check(self, grid: Grid) -> None:
-        """Raise ConfigurationError if the instrument does not fit the grid."""
-
-    @abc.abstractmethod
-    def shape(self, grid: Grid) -> tuple[int, ...]:
-        """Shape of what `read` returns, of all devices together."""
-
-    def spec(self, domain: Domain) -> PartitionSpec:
-        """Partition of what `read` returns."""
-        return PartitionSpec()
-
-    def nearest(self, measured: Array, reading: Array) -> Array:
-        """Measured values; of equivalent values (such as angles a turn apart) the nearest to the `reading`."""
-        return measured
-
-
-class Diagnostic(Instrumental):
-    """A number that the model tells of a state by name, such as a mean or an energy."""
-
-    variable: str = eqx.field(static=True)
-
-    def read(self, view):
-        return view.diagnostics()[self.variable]
-
-    def check(self, grid):
-        pass
-
-    def shape(self, grid):
-        return ()
-
-
-class BalanceEntry(Diagnostic):
-    """A number of the balance of a conserved quantity."""
-
-    def read(self, view):
-        return view.balances()[self.variable]
-
-
-class Operator(Instrumental):
-    """A linear or nonlinear function of one variable's field."""
-
-    def read(self, view):
-        field, offset = view.variables[self.variable], view.offsets[self.variable]
-        return self.measure(view.domain, field, offset, view.periodic)
-
-    @abc.abstractmethod
-    def measure(self, domain: Domain, field: Array, offset: Sequence[float], periodic: Sequence[bool]) -> Array:
-        """Reading of the instrument.
-
-        Args:
-            domain: the grid and its decomposition.
-            field: this block of the variable, of the spatial axes alone.
-            offset: where in its cell the field lives, 0.5 (centre) or 0.0 (face) per axis.
-            periodic: whether the field wraps, per axis.
-
-        Returns:
-            An array of `shape(domain.grid)`, the same on all devices unless `spec` says otherwise.
-        """
-
-
-class Snapshot(Operator):
+class Snapshot(FieldInstrument):
     """The field itself, every cell of it, cut over devices like the grid."""
 
     variable: str = eqx.field(static=True)
 
     def measure(self, domain, field, offset, periodic):
         return field
-
-    def check(self, grid):
-        pass
 
     def shape(self, grid):
         return grid.shape
@@ -136,43 +40,7 @@ class Snapshot(Operator):
         return domain.spec()
 
 
-class Slice(Operator):
-    """The field in the plane across `axis` at `position`, in units of the domain, cut over devices along the others.
-
-    Between values it is interpolated linearly; between the outermost ones and a wall the line goes on. Second order.
-    """
-
-    variable: str = eqx.field(static=True)
-    axis: int = eqx.field(static=True)
-    position: float = eqx.field(static=True)
-
-    def measure(self, domain, field, offset, periodic):
-        grid, axis = domain.grid, self.axis
-        at = beside(domain, axis, np.asarray(self.position), offset[axis], periodic[axis], field.dtype)
-        plane = jnp.zeros((), field.dtype)
-        for cell, weight, inside in corners(domain, axis, *at, periodic[axis]):
-            line = lax.dynamic_index_in_dim(field, cell, axis, keepdims=False)
-            # Selected before it is weighted, so that a NaN elsewhere in this block stays there.
-            plane = plane + weight * jnp.where(inside, line, 0)
-        # Summed over the devices along the axis alone: the other axes stay cut.
-        along = Domain(grid, [entry if k == axis else None for k, entry in enumerate(domain.split)])
-        return along.total(plane)
-
-    def check(self, grid):
-        if not grid.lower[self.axis] <= self.position <= grid.upper[self.axis]:
-            raise ConfigurationError(
-                f"Slice.position={self.position:g} of '{self.variable}' lies outside of the domain; write a position "
-                f"with {grid.lower[self.axis]:g} <= {AXES[self.axis]} <= {grid.upper[self.axis]:g}."
-            )
-
-    def shape(self, grid):
-        return tuple(n for axis, n in enumerate(grid.shape) if axis != self.axis)
-
-    def spec(self, domain):
-        return PartitionSpec(*(name for axis, name in enumerate(domain.spec()) if axis != self.axis))
-
-
-class PointSensors(Operator):
+class PointSensors(FieldInstrument):
     """The field at `positions` (points, axes), in units of the domain, by multilinear interpolation: (points,).
 
     Between the outermost values and a wall the interpolation goes on linearly. Second order.
@@ -197,7 +65,8 @@ class PointSensors(Operator):
         return (len(self.positions),)
 
 
-class LineOfSight(Operator):
+@instrument("line_of_sight")
+class LineOfSight(FieldInstrument):
     """Integrals of the field along straight segments from `starts` to `ends`, both (segments, axes): (segments,).
 
     The midpoint rule on multilinear interpolation, with samples at most half a cell apart along every axis, on a
@@ -208,6 +77,8 @@ class LineOfSight(Operator):
     variable: str = eqx.field(static=True)
     starts: Places = eqx.field(static=True)
     ends: Places = eqx.field(static=True)
+
+    at_given_places = True
 
     def __init__(self, variable: str, starts, ends):
         self.variable = variable
@@ -242,8 +113,42 @@ class LineOfSight(Operator):
     def shape(self, grid):
         return (len(self.starts),)
 
+    def layout(self, source, output, grid, units):
+        lines, coordinates = np.asarray([self.starts, self.ends]), []
+        about = {"long_name": "number of the line of sight", "units": "1"}
+        coordinates.append(Coordinate(RAY, (RAY,), np.arange(lines.shape[1], dtype="i4"), about))
+        for end, points in zip(("start", "end"), lines, strict=True):
+            for k in range(grid.ndim):
+                place = {"units": units, "long_name": f"{AXES[k]} of the {end} of the line"}
+                coordinates.append(Coordinate(f"{AXES[k]}_{end}", (RAY,), points[:, k], place))
+        return Layout((RAY,), tuple(coordinates))
 
-class BoxAverage(Operator):
+    # ------------------------------------------------------------------ in configurations
+
+    @classmethod
+    def keys_for(cls, given, site):
+        return {"from": Points(site), "to": Points(site)}
+
+    @classmethod
+    def refusals(cls, of, given, site):
+        starts, ends = given["from"], given["to"]
+        if len(starts) != len(ends):
+            yield Refusal("to", f"as many points as from has, {len(starts)}; got {len(ends)}")
+        for number, (start, end) in enumerate(zip(starts, ends, strict=False)):
+            if start == end:
+                yield Refusal(f"to[{number}]", f"another point than from[{number}]", list(end))
+
+    @classmethod
+    def made(cls, source, run):
+        lines, length, found = (source.given["from"], source.given["to"]), run.config.schema.length_units, {}
+        for one in cls.seen(source, run):
+            about = f"integral of {one.long_name or one.name} along the line"
+            units = product_of_units(one.units, length)
+            found[one.name] = cls(one.name, *lines), replace(one, units=units, long_name=about, standard_name="")
+        return found
+
+
+class BoxAverage(FieldInstrument):
     """Averages of the field over boxes from `lowers` to `uppers`, both (boxes, axes): (boxes,).
 
     Every value stands for one spacing around it along each axis (on a stretched axis one in a centre for its cell, one
@@ -285,7 +190,7 @@ class BoxAverage(Operator):
         return (len(self.lowers),)
 
 
-class Spectrum(Operator):
+class Spectrum(FieldInstrument):
     """The energy |u_k|^2 / 2 of a periodic field in the shells j - 1/2 <= |k| < j + 1/2, j = 1..`shells`: (shells,).
 
     u_k are the coefficients of u = sum over k of u_k exp(i k . x), and |k| is counted in units of 2 pi over the

@@ -9,11 +9,15 @@ import numpy as np
 from jax import Array, lax
 
 from simjax.core.domain import Domain
+from simjax.core.model import Output
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, Grid
-from simjax.instruments.operators import Instrumental
+from simjax.instruments.instrument import Instrument, Layout
 from simjax.instruments.places import beside, require_cartesian
 from simjax.instruments.sampling import corners, require_axes, shares
+from simjax.schema.instrument_declarations import instrument
+from simjax.schema.site import PlaceAlong, Point, Refusal, vectors_refusals
+from simjax.schema.units import product_of_units, to_the_power
 
 
 class Face(NamedTuple):
@@ -40,7 +44,8 @@ def faces_of_box(lower: Sequence[float], upper: Sequence[float]) -> tuple[Face, 
     return tuple(Face(axis, ends[side][axis], *ends, (-1, 1)[side]) for axis in range(len(lower)) for side in (0, 1))
 
 
-class SurfaceIntegral(Instrumental):
+@instrument("surface_integral")
+class SurfaceIntegral(Instrument):
     """The flux of a vector of `components` (one for each axis) through faces, or the integral of one scalar over them.
 
     A value stands for one spacing around it along the axes of a face, and counts with the part of that area that lies
@@ -52,6 +57,8 @@ class SurfaceIntegral(Instrumental):
     variable: str = eqx.field(static=True)
     components: tuple[str, ...] = eqx.field(static=True)
     faces: tuple[Face, ...] = eqx.field(static=True)
+
+    at_given_places = True
 
     def read(self, view):
         total: Array | float = 0.0
@@ -80,8 +87,53 @@ class SurfaceIntegral(Instrumental):
                     f"domain; write {grid.lower[k]:g} <= {AXES[k]} <= {grid.upper[k]:g}."
                 )
 
-    def shape(self, grid):
-        return ()
+    def layout(self, source, output, grid, units):
+        return Layout(attributes={f"surface_{key}": value for key, value in source.given.items()})
+
+    # ------------------------------------------------------------------ in configurations
+
+    @classmethod
+    def keys_for(cls, given, site):
+        if given.keys() == {"lower", "upper"}:
+            return {"lower": Point(site), "upper": Point(site)}
+        if len(given) == 1 and given.keys() <= {*site.axes}:
+            return {axis: PlaceAlong(axis, site) for axis in given}
+        return "one axis and where it is cut, such as {x: 0.5}, or a box, {lower: [...], upper: [...]}"
+
+    @classmethod
+    def refusals(cls, of, given, site):
+        yield from vectors_refusals(of, site)
+        places = given
+        if "lower" in given:
+            places = dict(zip(site.axes, given["upper"], strict=True))
+            if not all(a < b for a, b in zip(given["lower"], given["upper"], strict=True)):
+                yield Refusal("upper", f"a point above lower={list(given['lower'])} on each axis", list(given["upper"]))
+        if site.upper is None or not any(len(site.written.get(name, ())) > 1 for name in of):
+            return
+        for axis, upper in zip(site.axes, site.upper, strict=True):
+            if places.get(axis) == upper and not site.is_periodic(axis):
+                found = f"a flux at {axis}={upper:g} is in the upper wall, where no values are kept"
+                yield Refusal("", f"a plane below the wall: {found}; what goes through the wall is what its side says")
+
+    @classmethod
+    def readings(cls, source, written):
+        return {f"{name}_{'flux' if len(written[name]) > 1 else 'integral'}": written[name] for name in source.of}
+
+    @classmethod
+    def made(cls, source, run):
+        grid, schema, given = run.domain.grid, run.config.schema, source.given
+        if "lower" in given:
+            faces = faces_of_box(given["lower"], given["upper"])
+        else:
+            ((axis, position),) = given.items()
+            faces = plane(grid, AXES.index(axis), position)
+        area = to_the_power(schema.length_units, grid.ndim - 1)
+        found: dict[str, tuple[Instrument, Output]] = {}
+        for name, parts in cls.readings(source, schema.written(grid.ndim, run.config.counts)).items():
+            first, (of, _, what) = run.outputs_named(parts)[0], name.rpartition("_")
+            about, units = f"{what} of {of.replace('_', ' ')} over the surface", product_of_units(first.units, area)
+            found[name] = cls(name, parts, faces), Output(name, first.offset, units, about)
+        return found
 
 
 def _integral(domain: Domain, field: Array, offset: Sequence[float], periodic: Sequence[bool], face: Face) -> Array:

@@ -21,7 +21,7 @@ from simjax.inverse.methods.laplace import (
 from simjax.inverse.methods.least_squares import LeastSquares
 from simjax.inverse.methods.solver import Iterate
 from simjax.inverse.problem import InverseProblem
-from simjax.inverse.problem_instruments import Instrument
+from simjax.inverse.problem_instruments import Observation
 from simjax.models.closure import Closure
 from simjax.parallel import whole
 from simjax.schema.inverse import NORMAL_95
@@ -102,7 +102,7 @@ def answer(problem: InverseProblem, latent, iterate: Iterate) -> Estimate:
     )
 
 
-def _squares(residuals, instruments: list[Instrument]) -> tuple[float, int]:
+def _squares(residuals, instruments: list[Observation]) -> tuple[float, int]:
     """The sum of squares of what is left of the measurements of some instruments, and their number."""
     return sum(float(jnp.sum(residuals[i.name] ** 2)) for i in instruments), sum(i.count for i in instruments)
 

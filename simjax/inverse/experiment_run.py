@@ -16,7 +16,7 @@ from jax.sharding import PartitionSpec
 from simjax.config.read_stretched_grid import parameters_of_grid
 from simjax.driver.differentiable_run import DifferentiableRun, Guess
 from simjax.errors import ConfigurationError
-from simjax.inverse.problem_instruments import Instrument, Measured, instruments_of
+from simjax.inverse.problem_instruments import Measured, Observation, instruments_of
 from simjax.inverse.shooting import MultipleShooting
 from simjax.parallel import place, shardings
 from simjax.schema.config import Config
@@ -45,7 +45,7 @@ class Experiment:
         *,
         sizes: Mapping[str, int] | None,
         checkpoint: Checkpoint,
-        instruments: list[Instrument] | None = None,
+        instruments: list[Observation] | None = None,
     ):
         assert config.inverse is not None
         self.name = "" if described is None else described.name
@@ -68,7 +68,7 @@ class Experiment:
         own = (i for i in instruments if i.experiment == self.name)
         self.instruments = [i if i.measured is None else _checked(i) for i in own]
 
-    def _described_instruments(self, inverse: InverseConfig, described: ExperimentConfig | None) -> list[Instrument]:
+    def _described_instruments(self, inverse: InverseConfig, described: ExperimentConfig | None) -> list[Observation]:
         if described is None:
             return instruments_of(inverse.observations, self.rollout)
         section = f"inverse.experiments.{self.name}.observations" if described.observes else "inverse.observations"
@@ -160,7 +160,7 @@ class Experiment:
         return {i.name: i.measured_spec(self.rollout.domain) for i in self.instruments}
 
 
-def _measured(instrument: Instrument, series: Array, seed: list[int], dtype) -> Instrument:
+def _measured(instrument: Observation, series: Array, seed: list[int], dtype) -> Observation:
     """Readings in the run of the truth, with noise."""
     exact = np.asarray(instrument.at_times(series))
     made = dataclasses.replace(instrument, measured=exact)
@@ -171,7 +171,7 @@ def _measured(instrument: Instrument, series: Array, seed: list[int], dtype) -> 
     return dataclasses.replace(instrument, measured=noisy, source=source)
 
 
-def _checked(instrument: Instrument) -> Instrument:
+def _checked(instrument: Observation) -> Observation:
     assert instrument.measured is not None
     present = True if instrument.present is None else instrument.present
     bad = np.argwhere(~np.isfinite(instrument.measured) & present)

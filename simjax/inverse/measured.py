@@ -14,7 +14,8 @@ from simjax.driver.programs.programs_of_instruments import reading_of
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, Grid
 from simjax.instruments.image import Image
-from simjax.instruments.operators import Instrumental, PointSensors, Snapshot
+from simjax.instruments.instrument import Instrument
+from simjax.instruments.operators import PointSensors, Snapshot
 from simjax.io.measurements import Measurements, read_measurements, write_measurements
 from simjax.schema.config import Config
 from simjax.schema.inverse import PLACES, ObservationConfig
@@ -29,7 +30,7 @@ class Comparison(NamedTuple):
     notes: sentences about what was taken from the file.
     """
 
-    operator: Instrumental
+    operator: Instrument
     times: np.ndarray
     measured: np.ndarray
     present: np.ndarray | None
@@ -37,7 +38,7 @@ class Comparison(NamedTuple):
     notes: tuple[str, ...]
 
 
-def compare(source: ObservationConfig, rollout: DifferentiableRun, operator: Instrumental | None) -> Comparison:
+def compare(source: ObservationConfig, rollout: DifferentiableRun, operator: Instrument | None) -> Comparison:
     """The measurements of an observation in the order of its operator.
 
     operator: None where the places are those of the file.
@@ -131,7 +132,7 @@ def _image(
     dims: Sequence[str],
     shape: Sequence[int],
     rollout: DifferentiableRun,
-) -> tuple[Instrumental, list[int]]:
+) -> tuple[Instrument, list[int]]:
     """The operator of a picture, and the order of its axes: time, x, y, z, without those across which it is a plane."""
     assert source.variable is not None
     grid = rollout.domain.grid
@@ -181,8 +182,8 @@ def _along(
     dims: Sequence[str],
     shape: Sequence[int],
     grid: Grid,
-    operator: Instrumental | None,
-) -> tuple[Instrumental, list[int]]:
+    operator: Instrument | None,
+) -> tuple[Instrument, list[int]]:
     """The operator of readings that are no picture, and the order of the axes of the file: slowest first there."""
     order = [0, *reversed(range(1, len(shape)))]
     if operator is None:
@@ -213,7 +214,7 @@ def _called(source: ObservationConfig) -> str:
     return f"output {source.instrument.name}" if source.instrument is not None else f"{source.kind}: {source.variable}"
 
 
-def _points(source: ObservationConfig, found: Measurements, dims: Sequence[str], grid: Grid) -> Instrumental:
+def _points(source: ObservationConfig, found: Measurements, dims: Sequence[str], grid: Grid) -> Instrument:
     """Sensors at the places that the file has."""
     assert source.variable is not None
     lines = []

@@ -20,7 +20,7 @@ from simjax.inverse.estimate import Estimate
 from simjax.inverse.measured import reading_units
 from simjax.inverse.methods.gradient_check import GradientCheck
 from simjax.inverse.problem import InverseProblem
-from simjax.inverse.problem_instruments import Instrument
+from simjax.inverse.problem_instruments import Observation
 from simjax.io.files import replaced
 from simjax.io.inverse_output import (
     Curve,
@@ -178,7 +178,7 @@ def _curve(problem: InverseProblem, versions: Mapping[str, Closure], at_estimate
     return Curve(name, outputs[name].units, values, **parts)
 
 
-def _instrument(problem: InverseProblem, instrument: Instrument, at_guess, at_estimate) -> InstrumentResult:
+def _instrument(problem: InverseProblem, instrument: Observation, at_guess, at_estimate) -> InstrumentResult:
     positions = getattr(instrument.operator, "positions", None)
     units, offset = _read_from(problem, instrument)
     return InstrumentResult(
@@ -198,7 +198,7 @@ def _instrument(problem: InverseProblem, instrument: Instrument, at_guess, at_es
     )
 
 
-def _read_from(problem: InverseProblem, instrument: Instrument) -> tuple[str, tuple[float, ...] | None]:
+def _read_from(problem: InverseProblem, instrument: Observation) -> tuple[str, tuple[float, ...] | None]:
     """Units of what an instrument reads, and of a snapshot of a field where that lies in its cells."""
     units = reading_units(instrument.source, instrument.operator.variable, problem.rollout)
     if not isinstance(instrument.operator, Snapshot):

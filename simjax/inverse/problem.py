@@ -22,7 +22,7 @@ from simjax.inverse.experiment_run import Experiment, Physical
 from simjax.inverse.measured import with_files
 from simjax.inverse.methods.least_squares import LeastSquares
 from simjax.inverse.modules import Modules
-from simjax.inverse.problem_instruments import Instrument
+from simjax.inverse.problem_instruments import Observation
 from simjax.inverse.problem_programs import CompiledProblem, compiled
 from simjax.inverse.unknowns_from_config import FIELD_SECTIONS, prior_of, transform_of
 from simjax.models.closure import Closure
@@ -82,7 +82,7 @@ class InverseProblem:
         *,
         sizes: Mapping[str, int] | None = None,
         checkpoint: Checkpoint | None = None,
-        instruments: list[Instrument] | None = None,
+        instruments: list[Observation] | None = None,
         modules: Mapping[str, Closure] | None = None,
         true_modules: Mapping[str, Closure] | None = None,
         start: Mapping[str, Any] | None = None,
@@ -115,7 +115,7 @@ class InverseProblem:
         self._chosen_start = self._as_unknowns(start or {})
 
     @property
-    def instruments(self) -> list[Instrument]:
+    def instruments(self) -> list[Observation]:
         """Instruments of all experiments.
 
         Raises NumericalError where the run of the truth fails.
@@ -260,7 +260,7 @@ class InverseProblem:
         config: Config | None = None,
         sizes: Mapping[str, int] | None = None,
         checkpoint: Checkpoint | None = None,
-        instruments: list[Instrument] | None = None,
+        instruments: list[Observation] | None = None,
         start: Mapping[str, Any] | None = None,
     ) -> InverseProblem:
         """The same problem, with the same measurements, on another mesh or with another plan, configuration or less of

@@ -19,15 +19,15 @@ from simjax.driver.differentiable_run import DifferentiableRun
 from simjax.driver.programs.programs_of_instruments import reading_of
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, Grid
+from simjax.instruments.diagnostic import Diagnostic
+from simjax.instruments.instrument import Instrument
 from simjax.instruments.operators import (
     BoxAverage,
-    Diagnostic,
-    Instrumental,
     LineOfSight,
     PointSensors,
     Spectrum,
 )
-from simjax.instruments.particle_operators import RadialDistribution
+from simjax.instruments.pair_distances import RadialDistribution
 from simjax.inverse.measured import compare
 from simjax.inverse.methods.argument_checks import require_positive
 from simjax.inverse.methods.noise import GaussianNoise, HuberNoise, StudentNoise
@@ -40,7 +40,7 @@ class Measured(NamedTuple):
     """Measurements as programs take them: arrays alone, so that one program serves every data set of these shapes.
 
     values `(m, *operator.shape)`, present the same or None, deviation a number or the same; below and fraction `(m,)`
-    as of `Instrument`, the latter None where every time is the end of a frame; number: of degrees of freedom or of
+    as of `Observation`, the latter None where every time is the end of a frame; number: of degrees of freedom or of
     deviations, where the noise is not Gaussian.
     """
 
@@ -53,7 +53,7 @@ class Measured(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Instrument:
+class Observation:
     """An operator read at `times` `(m,)`: between frames `below` and the next one, `fraction` of the way.
 
     measured: `(m, *operator.shape)` and present: the same, False where nothing was measured; None before a twin
@@ -63,7 +63,7 @@ class Instrument:
     """
 
     name: str
-    operator: Instrumental
+    operator: Instrument
     source: ObservationConfig
     times: np.ndarray
     below: np.ndarray
@@ -75,7 +75,7 @@ class Instrument:
     given: bool = False
     notes: tuple[str, ...] = ()
 
-    def remeasured(self, measured: Any, deviation: Any) -> Instrument:
+    def remeasured(self, measured: Any, deviation: Any) -> Observation:
         """A copy with other values or another noise; None keeps the present one."""
         assert self.measured is not None
         changed, measured, deviation = self, taken_over(measured), taken_over(deviation)
@@ -137,7 +137,7 @@ class Instrument:
         given = self.source.deviation is not None or self.source.fraction is not None
         return given or self.deviation is None or self.deviation.ndim == 0
 
-    def bare(self) -> Instrument:
+    def bare(self) -> Observation:
         """A copy without measurements, to be kept with a compiled program."""
         return dataclasses.replace(self, measured=None, present=None, deviation=None)
 
@@ -160,7 +160,7 @@ class Instrument:
         assert chosen is not None
         return int(chosen.size if self.present is None else chosen.sum())
 
-    def until(self, end: float) -> Instrument | None:
+    def until(self, end: float) -> Observation | None:
         """The instrument with what it measured up to a time; None if that is nothing."""
         kept = self.times <= end * (1 + 1e-9)
         if not kept.any():
@@ -204,14 +204,14 @@ def instruments_of(
     *,
     section: str = "inverse.observations",
     experiment: str = "",
-) -> list[Instrument]:
+) -> list[Observation]:
     """The instruments of a configuration for its run; a CSV file is one for each variable.
 
     section: where the observations are written; experiment: the name of the run, where there are several.
 
     Raises ConfigurationError for an instrument outside of the grid or of the run.
     """
-    found: list[Instrument] = []
+    found: list[Observation] = []
     grid, times = rollout.domain.grid, rollout.times()
     for number, source in enumerate(observations):
         path, before = f"{section}[{number}]", f"{experiment}_{number}" if experiment else f"{number}"
@@ -229,7 +229,7 @@ def instruments_of(
     return found
 
 
-def _from_file(source: ObservationConfig, path: str, name: str, rollout: DifferentiableRun) -> Instrument:
+def _from_file(source: ObservationConfig, path: str, name: str, rollout: DifferentiableRun) -> Observation:
     """The instrument of an observation with a file, whose faults are told with the path of the observation."""
     try:
         places_of_file = source.kind == "snapshot" or (source.kind == "points" and not source.numbers)
@@ -265,7 +265,7 @@ def _target(source: ObservationConfig, times: np.ndarray, rollout: Differentiabl
     return np.stack([np.broadcast_to(source.target({**known, "t": t}), grid.shape) for t in times])
 
 
-def _operator(source: ObservationConfig, path: str, rollout: DifferentiableRun) -> Instrumental:
+def _operator(source: ObservationConfig, path: str, rollout: DifferentiableRun) -> Instrument:
     if source.kind == "radial_distribution":
         return RadialDistribution(radii=source.radii, width=source.width)
     assert source.variable is not None
@@ -295,7 +295,7 @@ def _operator(source: ObservationConfig, path: str, rollout: DifferentiableRun) 
 
 def _sensors(
     source: ObservationConfig, path: str, before: str, grid: Grid, times: np.ndarray, variables: Sequence[str]
-) -> list[Instrument]:
+) -> list[Observation]:
     """One instrument for each of the model's `variables` that the file has readings of."""
     assert source.file is not None
     found = []
@@ -331,8 +331,8 @@ def _sensors(
 
 
 def _placed(
-    path: str, name: str, operator: Instrumental, source, at: np.ndarray, times: np.ndarray, grid: Grid, **measured: Any
-) -> Instrument:
+    path: str, name: str, operator: Instrument, source, at: np.ndarray, times: np.ndarray, grid: Grid, **measured: Any
+) -> Observation:
     operator.check(grid)
     interval = times[1] - times[0]
     # Rounding of a time that is meant to be the end of a frame.
@@ -346,4 +346,4 @@ def _placed(
     place = (np.clip(at, times[0], times[-1]) - times[0]) / interval
     place = np.where(np.abs(place - np.rint(place)) < slack / interval, np.rint(place), place)
     below = np.floor(place)
-    return Instrument(name, operator, source, at, below.astype(np.int32), place - below, **measured)
+    return Observation(name, operator, source, at, below.astype(np.int32), place - below, **measured)

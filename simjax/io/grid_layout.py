@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from simjax.errors import ConfigurationError
-from simjax.grid import AXES, CENTER, FACE
+from simjax.grid import AXES, CENTER, FACE, place_attributes
 from simjax.io.frame_layout import (
     FrameLayout,
     Variable,
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 LAYOUT = "simjax grid/1"
 BOUNDS = "bounds"
-SYMBOL = "symbol"
-"""The attribute with the letter of a coordinate, where it is another than its name."""
 PALETTE, RANK, SINGULAR = "palette", "rank", "singular"
 """Attributes that say how pictures have a variable, as `core.model.Output` has them; the last is 1 where it is so. Of a
 number over time the second says which are drawn first."""
@@ -123,7 +121,7 @@ def space_coordinates(
             attributes = {
                 "axis": AXES[axis].upper(),
                 "units": units,
-                **described(grid, axis, place),
+                **place_attributes(grid, axis, place),
             }
             if offset == CENTER and axis in grid.stretched:
                 attributes["bounds"] = f"{name}_bounds"
@@ -132,14 +130,6 @@ def space_coordinates(
                 values = np.append(values, grid.upper[axis])
             coordinates.append(Variable(name, (name,), np.dtype("f8"), attributes, values))
     return coordinates
-
-
-def described(grid: Grid, axis: int, place: str) -> dict[str, str]:
-    """Attributes of the coordinate along an axis: on an axisymmetric grid x is called r, and y is called z."""
-    if not grid.axisymmetric:
-        return {"long_name": f"{AXES[axis]} of the {place}"}
-    letter = ("r", "z")[axis]
-    return {"long_name": f"{letter} of the {place}", SYMBOL: letter}
 
 
 def cell_sizes(grid: Grid, units: str) -> list[Variable]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ import numpy as np
 
 from simjax.io.frame_layout import Variable
 from simjax.schema.statistics import QUANTILES, Statistics
+from simjax.schema.units import squared
 
 if TYPE_CHECKING:
     from simjax.core.model import Output
@@ -54,16 +54,6 @@ def statistic_output(output: Output, statistic: str) -> Output:
         standard_name="",
         vector=f"{output.vector}_{end}" if output.vector and statistic == "mean" else "",
     )
-
-
-def squared(units: str) -> str:
-    """The square of units such as `m s-1`."""
-    if units == "1":
-        return units
-    parts = [re.fullmatch(r"([A-Za-z]+)(-?\d*)", part) for part in units.split()]
-    if not all(parts):
-        return f"({units})2"
-    return " ".join(f"{part[1]}{2 * int(part[2] or 1)}" for part in parts if part)
 
 
 def statistic_fields(

@@ -1,6 +1,5 @@
 """Units and meanings of numbers that several models record at every output time."""
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -11,6 +10,7 @@ from simjax.core.measure_checks import Conserved, Falling, MeasureCheck, PairMom
 from simjax.core.model import Measure, Model
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
+from simjax.schema.units import squared
 
 OF_FIELDS = ("mean", "variance", "minimum", "maximum")
 
@@ -71,30 +71,6 @@ def of_field(name: str, units: str, kinds: Sequence[str] = OF_FIELDS) -> dict[st
 def of_fields(names: Iterable[str], units: str) -> dict[str, Measure]:
     """Statistics of fields with the same units."""
     return {key: measure for name in names for key, measure in of_field(name, units).items()}
-
-
-def squared(units: str) -> str:
-    """Units of the square: `m s-1` becomes `m2 s-2`."""
-    return to_the_power(units, 2)
-
-
-def to_the_power(units: str, power: int) -> str:
-    """Units to a power: the third of `m s-1` is `m3 s-3`."""
-    if units == "1" or power == 0:
-        return "1"
-    return re.sub(r"([A-Za-z]+)(-?\d+)?", lambda part: _factor(part[1], power * int(part[2] or 1)), units)
-
-
-def product_of_units(one: str, other: str) -> str:
-    """The product of two units: `m s-1` and `m2` give `m3 s-1`."""
-    powers: dict[str, int] = {}
-    for symbol, power in re.findall(r"([A-Za-z]+)(-?\d+)?", f"{one} {other}"):
-        powers[symbol] = powers.get(symbol, 0) + int(power or 1)
-    return " ".join(_factor(symbol, power) for symbol, power in powers.items() if power) or "1"
-
-
-def _factor(symbol: str, power: int) -> str:
-    return symbol if power == 1 else f"{symbol}{power}"
 
 
 def times_volume(units: str, ndim: int) -> str:

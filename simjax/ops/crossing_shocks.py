@@ -11,42 +11,55 @@ import functools
 import jax.numpy as jnp
 from jax import Array, lax
 
-from simjax.ops.riemann import Primitive, sound_speed
+from simjax.ops.riemann import Primitive
+from simjax.stencil.materialise import transposed_anew
 
-WEAK, STRONG = 0.25, 0.5
+WEAK, STRONG = 0.3, 0.6
 """Strengths of a shock, from one cell before a cell to one cell behind it, from which it counts, and counts in full."""
 
 
-def at_faces(padded: Primitive, axis: int, ndim: int, gamma: Array, width: int) -> Array:
-    """The share, 0 to 1, of a shock across each of the n + 1 faces along `axis`, of a block padded along all axes.
+def across_faces(padded: Primitive, ndim: int) -> tuple[Array, ...]:
+    """For each axis the share, 0 to 1, in cells of shocks along other axes, which run across the faces along this one.
 
-    The strength along another axis is the drop of the velocity over the speed of sound, or the change of pressure over
-    the mean one, whichever is less: shear layers have no change of pressure, and expansions have no drop. Of the two
-    cells at the face, and of all other axes, the largest counts.
+    The strength of a shock along an axis is the drop of the velocity over sqrt(p / rho), or the change of pressure over
+    p, whichever is less: shear layers have no change of pressure, and expansions have no drop. Of all other axes the
+    largest counts. The block is padded along all axes; the outermost cells along the others are left out.
     """
-    sound = sound_speed(padded, gamma)
+
+    def found(density: Array, velocity: tuple[Array, ...], pressure: Array) -> tuple[Array, ...]:
+        strengths = [_strengths(density, u, pressure, axis, ndim) for axis, u in enumerate(velocity)]
+        return tuple(_beside(strengths, axis, ndim) for axis in range(ndim))
+
+    return transposed_anew(found, padded.density, padded.velocity, padded.pressure)
+
+
+def strength(drop: Array, change: Array, density: Array, pressure: Array) -> Array:
+    """Share, 0 to 1, of a shock in a cell, from the drop of the velocity and the change of pressure across it."""
+    found = jnp.minimum(drop * jnp.sqrt(density / pressure), jnp.abs(change) / pressure)
+    return jnp.clip((found - WEAK) * (1 / (STRONG - WEAK)), 0, 1)
+
+
+def _strengths(density: Array, u: Array, pressure: Array, axis: int, ndim: int) -> Array:
+    """Share of a shock along an axis, in all cells but the outermost ones along it."""
+
+    def change(v: Array) -> Array:
+        return _cut(v, axis, ndim, 0, 2) - _cut(v, axis, ndim, 2, 0)
+
+    return strength(change(u), change(pressure), _cut(density, axis, ndim, 1, 1), _cut(pressure, axis, ndim, 1, 1))
+
+
+def _beside(strengths: list[Array], axis: int, ndim: int) -> Array:
+    """The largest of all axes but one, in all cells but the outermost ones along these."""
     found = []
-    for other in range(ndim):
-        if other == axis:
-            continue
-        below, above = (
-            [_beside(u, axis, other, by, ndim, width) for u in (padded.velocity[other], padded.pressure, sound)]
-            for by in (-1, 1)
-        )
-        drop = (below[0] - above[0]) / jnp.maximum(below[2], above[2])
-        rise = jnp.abs(below[1] - above[1]) * (2 / (below[1] + above[1]))
-        found.append(jnp.clip((jnp.minimum(drop, rise) - WEAK) * (1 / (STRONG - WEAK)), 0, 1))
-    cells = functools.reduce(jnp.maximum, found)
-    along = cells.ndim - ndim + axis
-    n = cells.shape[along]
-    return jnp.maximum(*(lax.slice_in_dim(cells, k, k + n - 1, axis=along) for k in (0, 1)))
+    for other, cells in enumerate(strengths):
+        if other != axis:
+            for k in range(ndim):
+                cells = cells if k in (axis, other) else _cut(cells, k, ndim, 1, 1)
+            found.append(cells)
+    return functools.reduce(jnp.maximum, found)
 
 
-def _beside(u: Array, axis: int, other: int, by: int, ndim: int, width: int) -> Array:
-    """The cells that lie so many cells further along another axis than those beside the faces along `axis`."""
-    first, last = [width] * ndim, [width] * ndim
-    first[axis], last[axis] = width - 1, width - 1
-    first[other], last[other] = width + by, width - by
-    leading = u.ndim - ndim
-    ends = [n - k for n, k in zip(u.shape[leading:], last, strict=True)]
-    return lax.slice(u, [0] * leading + first, [*u.shape[:leading], *ends])
+def _cut(u: Array, axis: int, ndim: int, first: int, last: int) -> Array:
+    """All cells but so many first and last ones along an axis."""
+    along = u.ndim - ndim + axis
+    return lax.slice_in_dim(u, first, u.shape[along] - last, axis=along)

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from simjax.arguments import require_one_of
-from simjax.ops.crossing_shocks import at_faces
+from simjax.ops.crossing_shocks import across_faces
 from simjax.ops.positivity import CellAtFace, flux_share, limit_flux, limit_state, state_share
-from simjax.ops.reconstruction import INTERPOLATIONS, LINEAR5, Reconstruction, pad_only
+from simjax.ops.reconstruction import INTERPOLATIONS, LINEAR5, Reconstruction
 from simjax.ops.riemann import (
     FLUXES,
     Conserved,
@@ -26,6 +26,7 @@ from simjax.ops.riemann import (
     squared_norm,
 )
 from simjax.ops.spacing import Spacing
+from simjax.ops.standing_shocks import limited_at_shocks
 from simjax.stencil.materialise import for_each_leaf, formed_once, held_in_reverse, shared_in_reverse, stored
 from simjax.stencil.windows import Windows, differences_of_windows, of_windows
 
@@ -96,23 +97,34 @@ class GasScheme:
         return FLUXES[self.flux]
 
 
+def with_shocks(padded: Primitive, scheme: GasScheme) -> Primitive:
+    """A block padded along all axes with the shocks across faces that the fluxes of `scheme` ask for."""
+    ndim = len(padded.velocity)
+    if scheme.flux != "hllc_all_speed" or ndim == 1:
+        return padded
+    return padded._replace(crossing=across_faces(padded, ndim))
+
+
 def convective_flux(
     padded: Primitive, axis: int, ndim: int, gamma: Array, scheme: GasScheme, rises: Sequence[Array] | None = None
 ) -> Conserved:
-    """Fluxes on the n + 1 faces along `axis` of a block padded along all axes.
+    """Fluxes on the n + 1 faces along `axis` of a block padded along all axes, `with_shocks`.
 
     Point values are interpolated to the faces, so that any numerical flux of the two states there, with central
     differences of the exact flux added, is of the scheme's order in every dimension: Jiang, Shu and Zhang (2013),
     SIAM J. Sci. Comput. 35, A1137. `rises` are the hydrostatic differences of pressure between the 2 width cells
     around each face, from below to above; they are taken out of the pressure before it is interpolated.
     """
-    return of_windows(*_flux_parts(axis, ndim, scheme), padded, _given(padded, axis, ndim, gamma, scheme, rises), ndim)
+    return of_windows(
+        *_flux_parts(axis, scheme), *_cells_around(padded, axis, ndim, scheme), _Given(gamma, rises), ndim
+    )
 
 
 def convective_differences(padded: Primitive, axis: int, ndim: int, gamma: Array, scheme: GasScheme) -> Conserved:
     """Differences of `convective_flux` between the two faces of each of the n cells along `axis`."""
-    given = _given(padded, axis, ndim, gamma, scheme, None)
-    return differences_of_windows(*_flux_parts(axis, ndim, scheme), padded, given, ndim)
+    return differences_of_windows(
+        *_flux_parts(axis, scheme), *_cells_around(padded, axis, ndim, scheme), _Given(gamma, None), ndim
+    )
 
 
 def limited_faces(
@@ -125,8 +137,9 @@ def limited_faces(
     width = scheme.interpolation.width
     *before, to_faces = _face_states(axis, scheme)
 
-    def states(found, cells, gamma):
-        left, right = to_faces(found, cells, gamma)
+    def states(found, around, given):
+        cells = _at_rest(around, given)
+        left, right = _sides(to_faces, found, around, given, axis, scheme)
         share = jnp.minimum(state_share(left, cells[width - 1]), state_share(right, cells[width]))
         return _limited_states((left, right), cells), share
 
@@ -136,54 +149,59 @@ def limited_faces(
             flux = part(flux, around, given)
         return jnp.minimum(share, flux_share(flux, *_cells_at_face(around, given, axis)))
 
-    parts = [*map(_of_cells_at_rest, (*before, states)), share]
-    given = _given(padded, axis, ndim, gamma, scheme, rises)
-    return of_windows(_of_cell(axis), parts, _windows(axis, ndim, width), padded, given, ndim) < 1
+    parts = [*map(_of_cells_at_rest, before), states, share]
+    around = _cells_around(padded, axis, ndim, scheme)
+    return of_windows(_of_cell(axis), parts, *around, _Given(gamma, rises), ndim) < 1
 
 
 class _Given(NamedTuple):
-    """Values on faces: gamma, hydrostatic rises of pressure if any, and shares of shocks that run across if asked."""
+    """Values on faces: gamma, and hydrostatic rises of pressure if any."""
 
     gamma: Array
     rises: Sequence[Array] | None
-    crossing: Array | None
 
 
-def _given(
-    padded: Primitive, axis: int, ndim: int, gamma: Array, scheme: GasScheme, rises: Sequence[Array] | None
-) -> _Given:
-    crossing = None
-    if scheme.flux == "hllc_all_speed" and ndim > 1:
-        crossing = at_faces(padded, axis, ndim, gamma, scheme.interpolation.width)
-    return _Given(gamma, rises, crossing)
+def _cells_around(padded: Primitive, axis: int, ndim: int, scheme: GasScheme) -> tuple[Windows, Primitive]:
+    """The cells on either side of each face along an axis, as many as the scheme reads, and what is there in them."""
+    width = scheme.interpolation.width
+    cells = [n - 2 * width for n in padded.density.shape[padded.density.ndim - ndim :]]
+
+    def line(u: Array) -> Array:
+        for k, n in enumerate(cells):
+            if k != axis:
+                array_axis = u.ndim - ndim + k
+                beyond = (u.shape[array_axis] - n) // 2
+                u = lax.slice_in_dim(u, beyond, beyond + n, axis=array_axis)
+        return u
+
+    crossing = None if padded.crossing is None else padded.crossing[axis]
+    return Windows(line, axis, 2 * width), padded._replace(crossing=crossing)
 
 
-def _flux_parts(axis: int, ndim: int, scheme: GasScheme) -> tuple[Callable, list[Callable], Windows]:
-    """Arguments of `of_windows` for fluxes: values of a cell, the parts of a flux, and the cells around a face."""
+def _flux_parts(axis: int, scheme: GasScheme) -> tuple[Callable, list[Callable]]:
+    """Arguments of `of_windows` for fluxes: values of a cell, and the parts of a flux."""
     *before, to_faces = _face_states(axis, scheme)
 
-    def states(found, cells, gamma) -> tuple[Primitive, Primitive]:
-        return stored(_limited_states(to_faces(found, cells, gamma), cells))
+    def states(found, around, given) -> tuple[Primitive, Primitive]:
+        sides = _sides(to_faces, found, around, given, axis, scheme)
+        return stored(_limited_states(sides, _at_rest(around, given)))
 
     def limited(flux, around, given) -> Conserved:
         return stored(limit_flux(flux, *_cells_at_face(around, given, axis)))
 
-    parts = [*map(_of_cells_at_rest, (*before, states)), *_upwind_parts(axis, scheme), limited]
-    return _of_cell(axis), parts, _windows(axis, ndim, scheme.interpolation.width)
-
-
-def _windows(axis: int, ndim: int, width: int) -> Windows:
-    """The `width` cells on either side of each face along an axis."""
-    return Windows(lambda u: pad_only(u, axis, ndim, width), axis, 2 * width)
+    parts = [*map(_of_cells_at_rest, before), states, *_upwind_parts(axis, scheme), limited]
+    return _of_cell(axis), parts
 
 
 def _of_cell(axis: int) -> Callable:
-    """The part that gives primitives, conserved densities, their exact flux, the fastest signal and Sigma of a cell."""
+    """The part that gives primitives, conserved densities, their exact flux, the fastest signal and
+    what else a cell has: Sigma and the share of shocks along other axes."""
 
-    def of_cell(w: Primitive, given) -> tuple[Primitive, Conserved, Conserved, Array, Array | None]:
+    def of_cell(w: Primitive, given) -> tuple[Primitive, Conserved, Conserved, Array, tuple]:
         q = conserved(w, given.gamma)
         speed = jnp.abs(w.velocity[axis]) + sound_speed(w, given.gamma)
-        return w._replace(entropic=None), q, exact_flux(w, q, axis), speed, w.entropic
+        rest = w.entropic, w.crossing
+        return w._replace(entropic=None, crossing=None), q, exact_flux(w, q, axis), speed, rest
 
     return of_cell
 
@@ -198,6 +216,15 @@ def _of_cells_at_rest(part: Callable) -> Callable:
     return lambda found, around, given: part(found, _at_rest(around, given), given.gamma)
 
 
+def _sides(to_faces: Callable, found, around, given, axis: int, scheme: GasScheme) -> tuple[Primitive, Primitive]:
+    """Values on both sides of each face; by weighted parabolas those at a standing shock are of limited slopes."""
+    resting = _at_rest(around, given)
+    sides = to_faces(found, resting, given.gamma)
+    if scheme.regularised or not scheme.reach:
+        return sides
+    return limited_at_shocks(sides, resting, [cell for cell, *_ in around], axis)
+
+
 def _limited_states(sides: tuple[Primitive, Primitive], cells: list[Primitive]) -> tuple[Primitive, Primitive]:
     """Values on both sides of each face drawn to those of their cells as far as they must be."""
     below = len(cells) // 2 - 1
@@ -207,12 +234,14 @@ def _limited_states(sides: tuple[Primitive, Primitive], cells: list[Primitive]) 
 def _upwind_parts(axis: int, scheme: GasScheme) -> list[Callable]:
     """The parts from values on both sides of each face to the flux that is then limited."""
 
-    def upwind(sides, _, given) -> Conserved:
+    def upwind(sides, around, given) -> Conserved:
         left, right = sides
         flux = scheme.riemann_flux(left, right, axis, given.gamma)
-        if given.crossing is not None:
+        below, above = (rest[1] for *_, rest in around[len(around) // 2 - 1 :][:2])
+        if below is not None:
             # Along a shock HLL spreads what differs between its cells, which else grows.
-            flux = jax.tree.map(lambda f, g: f + given.crossing * (g - f), flux, hll(left, right, axis, given.gamma))
+            crossing = jnp.maximum(below, above)
+            flux = jax.tree.map(lambda f, g: f + crossing * (g - f), flux, hll(left, right, axis, given.gamma))
         return stored(carry_scalars(flux, left, right))
 
     def curved(flux, around, given) -> Conserved:
@@ -221,7 +250,7 @@ def _upwind_parts(axis: int, scheme: GasScheme) -> list[Callable]:
         return jax.tree.map(jnp.add, flux, _curvature(fluxes, None if scheme.regularised else BEND))
 
     def pushed(flux, around, given) -> Conserved:
-        below, above = ((cell.velocity[axis], entropic) for cell, *_, entropic in around[len(around) // 2 - 1 :][:2])
+        below, above = ((cell.velocity[axis], rest[0]) for cell, *_, rest in around[len(around) // 2 - 1 :][:2])
         push = 0.5 * (below[1] + above[1])
         momentum = tuple(m + push if k == axis else m for k, m in enumerate(flux.momentum))
         work = 0.5 * (below[0] * below[1] + above[0] * above[1])

@@ -6,7 +6,7 @@ Arrays of any one shape; `axis` is the direction of the normal among the velocit
 
 import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
@@ -25,9 +25,10 @@ half at least, and noise behind strong shocks, at Mach numbers above 0.38, grows
 
 
 class Primitive(NamedTuple):
-    """density rho, velocity u (one array per axis), pressure p, scalars s (per unit mass); entropic pressure Sigma.
+    """density rho, velocity u (one array per axis), pressure p, scalars s (per unit mass); entropic pressure Sigma;
+    crossing: for each axis the share of shocks along others (`ops.crossing_shocks`).
 
-    The last is there before cells are brought to faces, and by a scheme that has it (`ops.igr`).
+    The last two are there before cells are brought to faces, and by a scheme that has them.
     """
 
     density: Array
@@ -35,6 +36,7 @@ class Primitive(NamedTuple):
     pressure: Array
     scalars: tuple[Array, ...] = ()
     entropic: Array | None = None
+    crossing: Any = None
 
 
 class Conserved(NamedTuple):

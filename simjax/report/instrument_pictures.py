@@ -65,12 +65,12 @@ def _draw(path: Path, dataset: xr.Dataset, variable: xr.DataArray) -> None:
     sheet = Sheet(_WIDTH, _HEIGHT, _DPI)
     own = [str(dim) for dim in variable.dims if dim != "time"]
     if own == ["particle", "space"]:  # of tracks that along x
-        variable, own = variable.isel(space=0).transpose("particle", "time"), ["station"]
+        variable, own = variable.isel(space=0).transpose("particle", "time"), ["particle"]
     if len(own) == 2:
         _plane(sheet, dataset, variable.isel(time=-1))
     else:
         axes = sheet.axes(0.75, 0.32, _WIDTH - 0.95, _HEIGHT - 0.87)
-        if own in ([], ["station"]):
+        if not own or dataset[own[0]].dtype.kind == "i":  # points or lines by number
             _over_time(axes, dataset, variable)
         else:
             _profiles(axes, dataset, variable, own[0])

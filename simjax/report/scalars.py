@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simjax.io.grid_layout import PALETTE, RANK, SINGULAR, SYMBOL
+from simjax.grid import SYMBOL
+from simjax.io.grid_layout import PALETTE, RANK, SINGULAR
 from simjax.io.readable import FACTOR
 from simjax.io.staggering import between_faces, periodic_axes
 from simjax.report.labels import number, quantity, time_labels, title_case

@@ -19,13 +19,6 @@ class ParticleModelSchema(ModelSchema):
     noise_at_start: ClassVar[bool] = False
     observations: ClassVar[tuple[str, ...]] = ("snapshot", "diagnostic", "radial_distribution", "output")
     with_target: ClassVar[tuple[str, ...]] = ()
-    instruments: ClassVar[tuple[str, ...]] = (
-        "radial_distribution",
-        "mean_square_displacement",
-        "tracks",
-        "density",
-        "balance",
-    )
     instrument_example: ClassVar[str] = "such as {radial_distribution: [0.9, 1.0, 1.1], width: 0.05, every: 1.0}"
     REFUSED: ClassVar[Mapping[str, str]] = {
         "boundaries": "model={model} has none; write box.periodic, one value per axis",

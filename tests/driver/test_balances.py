@@ -195,7 +195,7 @@ def test_a_run_without_is_compiled_as_it_was():
 
 REFUSED = {
     "another quantity": ({"outputs": [{"balance": "mass"}]}, ["outputs[0].balance[0] = 'mass'", "concentration"]),
-    "none": ({"outputs": [{"balance": []}]}, ["outputs[0].balance is empty", "concentration"]),
+    "none": ({"outputs": [{"balance": []}]}, ["outputs[0].balance is missing", "concentration"]),
     "variables": ({"outputs": [{"balance": "concentration", "of": "concentration"}]}, ["outputs[0].of"]),
     "a family without": (
         {"model": "vorticity", "physics": {"viscosity": 0.1}, "outputs": [{"balance": "energy"}]},

@@ -12,8 +12,8 @@ from simjax.config import validate
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import Grid
-from simjax.instruments.operators import View
-from simjax.instruments.particle_operators import MeshTemperature, MeshVelocity, NumberDensity
+from simjax.instruments.instrument import View
+from simjax.instruments.particles_on_mesh import MeshTemperature, MeshVelocity, NumberDensity
 
 GAS = {
     "model": "molecular_dynamics",

@@ -41,7 +41,7 @@ def test_a_second_process_takes_all_its_programs_from_the_cache(tmp_path):
     _, first, _, metrics = run(tmp_path, "first", XDG_CACHE_HOME=str(tmp_path / "caches"))
     _, second, log, again = run(tmp_path, "second", XDG_CACHE_HOME=str(tmp_path / "caches"))
     of_first, of_second = first["programs"], second["programs"]
-    assert of_first["compiled"] > 5 and of_second["compiled"] == 0
+    assert of_first["compiled"] > 0 and of_second["compiled"] == 0
     assert of_second["from_cache"] == of_first["compiled"] + of_first["from_cache"]
     assert f"Took all {of_second['from_cache']} programs from the cache in" in log
     assert again == metrics

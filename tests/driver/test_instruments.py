@@ -274,7 +274,7 @@ REFUSED = {
     ),
     "a box upside down": (
         [{"box_mean": {"lower": [0, 0.5], "upper": [1, 0.5]}, "of": ["pressure"]}],
-        ["above outputs[0].box_mean.lower"],
+        ["outputs[0].box_mean.upper", "above lower=[0.0, 0.5]"],
     ),
     "a line of one point": (
         [{"line": {"from": [0, 0], "to": [0, 0], "points": 9}, "of": ["pressure"]}],
@@ -316,7 +316,7 @@ def test_what_does_not_go_together_is_refused():
     walls["outputs"] = [{"correlation": "velocity_x", "along": "y"}]
     assert "along = 'y': expected a periodic axis" in refusal(changed(FLOW, walls))
     walls["outputs"] = [{"surface_integral": {"y": 1.0}, "of": "velocity"}]
-    assert "a flux at y=1, in the upper wall" in refusal(changed(FLOW, walls))
+    assert "a flux at y=1 is in the upper wall" in refusal(changed(FLOW, walls))
 
 
 IN_GROUPS = {
@@ -394,11 +394,10 @@ def test_a_search_is_fitted_to_an_instrument_of_the_run():
 
     named = validate(problem({"output": "probe", "deviation": 0.1}, {"output": "line", "deviation": 0.2}))
     assert named.inverse is not None
-    by_hand = [{"points": name, "at": POINTS, "deviation": 0.1} for name in ("velocity_x", "velocity_y", "pressure")]
-    line = np.linspace([0.1, 0.2], [0.9, 0.6], 7).tolist()
-    times = [number * 3 * DT for number in (1, 2, 3)]
-    by_hand.append({"points": "pressure", "at": line, "deviation": 0.2, "times": times})
-    assert named.inverse.observations == validate(problem(*by_hand)).inverse.observations
+    times = tuple(number * 3 * DT for number in (1, 2, 3))
+    found = [(one.instrument.name, one.variable, one.deviation, one.times) for one in named.inverse.observations]
+    at_points = [("probe", name, 0.1, None) for name in ("velocity_x", "velocity_y", "pressure")]
+    assert found == [*at_points, ("line", "pressure", 0.2, times)]
     assert validate(named.write()) == named
     pairs = changed(WAVE, {"outputs": [{**SEEN["structure_function"], "structure_function": "velocity"}]})
     fitted = validate(

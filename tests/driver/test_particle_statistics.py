@@ -115,5 +115,5 @@ def test_what_cannot_be_is_refused_with_what_to_write(tmp_path):
     assert "such as temperature, or the name" in refusal(changed(GAS, {"statistics": [{"kinds": "mean"}]}))
     place = {"output.root": str(tmp_path), "output.folder": str(tmp_path / "run")}
     wrong = {"statistics": [{"of": "temperatur"}], **place}
-    with pytest.raises(ConfigurationError, match="of=temperatur: no quantity .* did you mean 'temperature'"):
+    with pytest.raises(ConfigurationError, match="statistics: temperatur: no diagnostic .* did you mean 'temperature'"):
         sj.Simulation(validate(changed(GAS, wrong))).run()

@@ -12,9 +12,10 @@ from refusals import refusals
 
 from simjax.core.domain import Domain
 from simjax.grid import Grid
-from simjax.instruments.distributions import Histogram
+from simjax.instruments.histogram import Histogram
 from simjax.instruments.image import Image
-from simjax.instruments.operators import BoxAverage, LineOfSight, PointSensors, Slice, Snapshot, Spectrum
+from simjax.instruments.operators import BoxAverage, LineOfSight, PointSensors, Snapshot, Spectrum
+from simjax.instruments.planes import Slice
 from simjax.parallel import decompose, distribute, make_mesh
 
 GRID = Grid((16, 24), (0.0, -1.0), (2.0, 2.0))

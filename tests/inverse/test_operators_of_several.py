@@ -11,8 +11,8 @@ from refusals import refusals
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import Grid, Lines
-from simjax.instruments.distributions import VectorSpectrum
-from simjax.instruments.operators import View
+from simjax.instruments.instrument import View
+from simjax.instruments.spectra import VectorSpectrum
 from simjax.instruments.surfaces import SurfaceIntegral, faces_of_box, plane
 from simjax.instruments.two_points import Correlation, StructureFunction
 

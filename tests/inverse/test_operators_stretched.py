@@ -15,8 +15,10 @@ from simjax.core.domain import Domain
 from simjax.core.mappings import faces_and_centers, lines
 from simjax.errors import ConfigurationError
 from simjax.grid import Grid, Lines
-from simjax.instruments.distributions import Histogram
-from simjax.instruments.operators import BoxAverage, LineOfSight, PointSensors, Slice, Spectrum, View
+from simjax.instruments.histogram import Histogram
+from simjax.instruments.instrument import View
+from simjax.instruments.operators import BoxAverage, LineOfSight, PointSensors, Spectrum
+from simjax.instruments.planes import Slice
 from simjax.instruments.surfaces import SurfaceIntegral, faces_of_box
 
 LOWER, UPPER = (0.0, -1.0), (2.0, 2.0)

@@ -15,10 +15,10 @@ from simjax.driver.programs.used_names import used_names
 from simjax.driver.start.build import describe_model, plan_frames
 from simjax.grid import Grid
 from simjax.models.faces import output_layouts
-from simjax.models.measures import squared
 from simjax.models.registry import MODELS
 from simjax.schema.kinds import ListOf
 from simjax.schema.numbers import number_attributes
+from simjax.schema.units import squared
 
 NAMES = sorted(name for name, schema in MODELS.items() if not schema.of_particles)
 # Grids on which every place of a component is another one, where the model has several.

@@ -1,42 +1,55 @@
-"""One instrument of a run: its operator, and the description of its readings."""
+"""One instrument of a run: the operator of each variable of its file, and their layout."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import jax
 
 from simjax.core.model import Output
 from simjax.grid import Grid
-from simjax.instruments.operators import BalanceEntry, Instrumental, View
-from simjax.models.balances import WithAccounts
+from simjax.instruments.instrument import Coordinate, Instrument, Layout, View
+from simjax.io.frame_layout import Variable
 from simjax.schema.instruments import InstrumentConfig
 
 
-class Instrument(NamedTuple):
-    """One instrument of a run: an operator for each variable of its file, which is described by an `Output`.
+class RunInstrument(NamedTuple):
+    """One instrument of a run: the operator of each variable of its file, which is described by an `Output`.
 
     variables: those of the run that it looks at.
     """
 
     source: InstrumentConfig
-    operators: dict[str, Instrumental]
+    operators: dict[str, Instrument]
     outputs: dict[str, Output]
     variables: tuple[Output, ...] = ()
 
-    def seen(self, operator: Instrumental, view: View) -> jax.Array:
-        """The reading of an operator; a number if it reads a single box."""
-        reading = operator.read(view)
-        return reading[0] if self.source.kind == "box_mean" else reading
+    @classmethod
+    def of(cls, source: InstrumentConfig, run: Any) -> RunInstrument:
+        """The instrument of an entry of `outputs`, checked against the grid; run: its `CompiledRun`."""
+        kind, grid = source.kind_class, run.domain.grid
+        made = kind.made(source, run)
+        for operator, _ in made.values():
+            operator.check(grid)
+        operators = {name: operator for name, (operator, _) in made.items()}
+        return cls(source, operators, {name: output for name, (_, output) in made.items()}, kind.seen(source, run))
 
-    def seen_shape(self, operator: Instrumental, grid: Grid) -> tuple[int, ...]:
-        """The shape of what `seen` returns, of all devices together."""
-        return () if self.source.kind == "box_mean" else operator.shape(grid)
+    def read(self, view: View) -> dict[str, jax.Array]:
+        """All readings, by name."""
+        return {name: operator.read(view) for name, operator in self.operators.items()}
+
+    def shapes(self, grid: Grid) -> dict[str, tuple[int, ...]]:
+        """Shapes of the readings, of all devices together."""
+        return {name: operator.shape(grid) for name, operator in self.operators.items()}
+
+    def layouts(self, grid: Grid, units: str) -> dict[str, Layout]:
+        """The layout of each reading in the file; units: of lengths."""
+        return {name: one.layout(self.source, self.outputs[name], grid, units) for name, one in self.operators.items()}
 
 
-def balance_instrument(source: InstrumentConfig, model: Any) -> Instrument:
-    """An instrument that reads every number of the balances of some quantities, which the model has."""
-    assert isinstance(model, WithAccounts)
-    told = model.described(source.of)
-    outputs = {name: Output(name, (), measure.units, measure.long_name) for name, measure in told.items()}
-    return Instrument(source, {name: BalanceEntry(name) for name in told}, outputs)
+def coordinates_of(coordinates: Iterable[Coordinate]) -> list[Variable]:
+    """Coordinates of a file, each once, those without a dimension last."""
+    found: Mapping[str, Coordinate] = {one.name: one for one in coordinates}
+    ordered = sorted(found.values(), key=lambda one: not one.dims)
+    return [Variable(one.name, one.dims, one.values.dtype, one.attributes, one.values) for one in ordered]

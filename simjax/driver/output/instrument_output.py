@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from simjax.driver.output.instrument import Instrument
+from simjax.driver.output.instrument import RunInstrument, coordinates_of
 from simjax.driver.programs.programs_of_instruments import CompiledInstruments
 from simjax.driver.start.build import Plan
 from simjax.io.instrument_files import FOLDER, InstrumentWriter
@@ -158,16 +158,15 @@ def of_call(
 
 
 def _writer(
-    path: Path, instrument: Instrument, programs, attributes: Mapping[str, Any], keep_until_step: int | None
+    path: Path, instrument: RunInstrument, programs, attributes: Mapping[str, Any], keep_until_step: int | None
 ) -> InstrumentWriter:
-    from simjax.driver.output.instrument_coordinates import coordinates_of  # knows every operator
-
     config: Config = programs.config
-    fixed, dims, described = coordinates_of(instrument, programs)
+    layouts = instrument.layouts(programs.domain.grid, config.schema.length_units)
+    fixed = coordinates_of(one for layout in layouts.values() for one in layout.coordinates)
     return InstrumentWriter(
         path,
         instrument.outputs,
-        dims,
+        {name: layout.dims for name, layout in layouts.items()},
         fixed,
         dtype=programs.dtype,
         members=None if programs.members is None else config.ensemble.members,
@@ -176,5 +175,5 @@ def _writer(
         title=f"{config.title or config.experiment_name}: {instrument.source.name}",
         keep_until_step=keep_until_step,
         parts=[WHOLE] if processes().first else [],
-        described=described,
+        described={name: layout.attributes for name, layout in layouts.items()},
     )

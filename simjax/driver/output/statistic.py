@@ -8,7 +8,7 @@ from jax.sharding import PartitionSpec
 
 from simjax.core.domain import Domain
 from simjax.core.model import Output
-from simjax.driver.output.instrument import Instrument
+from simjax.driver.output.instrument import RunInstrument
 from simjax.schema.time_statistics import StatisticsConfig
 from simjax.stepping.moments import Moments
 
@@ -21,13 +21,12 @@ class Statistic(NamedTuple):
     variables: tuple[Output, ...]
     moments: Moments
     over: tuple[int, ...]
-    instrument: Instrument | None = None
+    instrument: RunInstrument | None = None
 
     def shapes(self, domain: Domain) -> dict[str, tuple[int, ...]]:
         """The shape of each variable's statistics, of all devices together."""
         if self.instrument is not None:
-            operators = self.instrument.operators.items()
-            return {name: self.instrument.seen_shape(operator, domain.grid) for name, operator in operators}
+            return self.instrument.shapes(domain.grid)
         shape = tuple(domain.grid.shape[axis] for axis in self.kept(domain.grid.ndim))
         return {one.name: shape for one in self.variables}
 

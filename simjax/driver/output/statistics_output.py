@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from simjax.driver.output.instrument import coordinates_of
 from simjax.driver.output.instrument_output import SampleFiles
 from simjax.driver.output.provenance import require_frames
 from simjax.driver.programs.programs_of_statistics import CompiledStatistics, Statistic
-from simjax.io.frame_layout import Variable, written_times
-from simjax.io.instrument_files import cell_coordinates
+from simjax.instruments.cell_places import cell_coordinates
+from simjax.io.frame_layout import written_times
 from simjax.io.segments import WHOLE
 from simjax.io.time_statistics_files import (
     BOUNDS,
@@ -115,14 +116,15 @@ def _writer(
 ) -> StatisticsWriter:
     programs = compiled.programs
     config: Config = programs.config
-    grid = programs.domain.grid
-    fixed: list[Variable]
+    grid, units = programs.domain.grid, config.schema.length_units
     if one.instrument is not None:
-        from simjax.driver.output.instrument_coordinates import coordinates_of  # knows every operator
-
-        fixed, dims, _ = coordinates_of(one.instrument, programs)
+        layouts = one.instrument.layouts(grid, units)
+        dims = {name: layout.dims for name, layout in layouts.items()}
+        fixed = coordinates_of(own for layout in layouts.values() for own in layout.coordinates)
     else:
-        fixed, dims = cell_coordinates(grid, one.variables, one.kept(grid.ndim), config.schema.length_units)
+        found = {output.name: cell_coordinates(grid, output, one.kept(grid.ndim), units) for output in one.variables}
+        dims = {name: own for name, (own, _) in found.items()}
+        fixed = coordinates_of(own for _, along in found.values() for own in along)
     if one.source.phase is not None:
         fixed = [*phase_coordinates(one.source.phase, config.schema.time_units), *fixed]
     return StatisticsWriter(

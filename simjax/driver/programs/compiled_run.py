@@ -15,20 +15,18 @@ from jax.sharding import PartitionSpec
 from simjax.core.model import Measure, Output
 from simjax.core.tendency import call_own
 from simjax.driver.loop.fault import Fault
-from simjax.driver.output.instrument import Instrument
 from simjax.driver.output.statistic import Statistic
 from simjax.driver.programs.stepped_run import SteppedRun
 from simjax.driver.start.build import named_values
-from simjax.instruments.operators import Instrumental, View
+from simjax.instruments.instrument import Instrument, View
 from simjax.io.frame_output import FrameWriter
 from simjax.io.run_numbers import RunNumbers
 from simjax.io.segments import Ranges
-from simjax.models.measures import by_component
+from simjax.models.measures import by_component, measure_of
 from simjax.report.check import Check
 from simjax.report.scene import Scene
 from simjax.schema.config import Config
 from simjax.schema.formula import Formula
-from simjax.schema.instruments import InstrumentConfig
 from simjax.schema.statistics import NO_STATISTICS
 from simjax.schema.time_statistics import StatisticsConfig
 from simjax.stepping.simulate import Clock, Schedule
@@ -114,6 +112,11 @@ class CompiledRun(SteppedRun):
         found = call_own(model, "diagnostics", t, state, params)
         return by_component(found, type(model).__name__, self.config.ndim)
 
+    def measure_of(self, name: str) -> Measure:
+        """Units and meaning of one of the diagnostics."""
+        found = measure_of(self.measures, name) or Measure("1", "")
+        return found if found.long_name else dataclasses.replace(found, long_name=name.replace("_", " "))
+
     @property
     @abc.abstractmethod
     def variable_names(self) -> tuple[str, ...]:
@@ -187,10 +190,6 @@ class CompiledRun(SteppedRun):
         """The things that pictures of the run show beside its variables."""
 
     @abc.abstractmethod
-    def instrument(self, source: InstrumentConfig) -> Instrument:
-        """The operators of an instrument, and what each reads."""
-
-    @abc.abstractmethod
     def statistic(self, source: StatisticsConfig) -> Statistic:
         """A time statistic of variables or quantities, which no instrument reads."""
 
@@ -207,7 +206,7 @@ class CompiledRun(SteppedRun):
         """Units of what a kind of observation reads of a variable."""
 
     @abc.abstractmethod
-    def snapshot(self, variable: str, shape: Callable[[], tuple[int, ...]]) -> Instrumental:
+    def snapshot(self, variable: str, shape: Callable[[], tuple[int, ...]]) -> Instrument:
         """The operator that reads a whole variable; `shape()` traces the run for that of all devices together."""
 
     @abc.abstractmethod

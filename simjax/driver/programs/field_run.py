@@ -10,8 +10,9 @@ from simjax.driver.programs.programs_of_fields import CompiledFields
 from simjax.driver.start.build import check_sides, describe_model
 from simjax.instruments.operators import Snapshot
 from simjax.io.grid_output import GridWriter
-from simjax.models.measures import measure_of, squared
+from simjax.models.measures import measure_of
 from simjax.models.troubles import measures_of
+from simjax.schema.units import squared
 
 
 class CompiledFieldRun(CompiledFields):
@@ -48,11 +49,6 @@ class CompiledFieldRun(CompiledFields):
 
     def scene(self):
         return scene_of_fields(self)
-
-    def instrument(self, source):
-        from simjax.driver.programs.field_instruments import instrument_of_fields
-
-        return instrument_of_fields(source, self)
 
     def statistic(self, source):
         from simjax.driver.programs.programs_of_statistics import statistic_of_fields

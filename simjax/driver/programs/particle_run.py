@@ -5,11 +5,10 @@ import numpy as np
 from simjax.driver.loop import particle_faults
 from simjax.driver.output.particle_checks import particle_checks
 from simjax.driver.output.run_scene import scene_of_particles
-from simjax.driver.programs.particle_instruments import instrument_of_particles
 from simjax.driver.programs.programs_of_particles import CompiledParticles
 from simjax.driver.programs.programs_of_statistics import statistic_of_quantities
 from simjax.grid import AXES
-from simjax.instruments.particle_operators import EveryParticle
+from simjax.instruments.tracks import EveryParticle
 from simjax.io.particle_output import ParticleWriter
 
 
@@ -47,9 +46,6 @@ class CompiledParticleRun(CompiledParticles):
 
     def scene(self):
         return scene_of_particles(self)
-
-    def instrument(self, source):
-        return instrument_of_particles(source, self)
 
     def statistic(self, source):
         return statistic_of_quantities(source, self)

@@ -35,7 +35,7 @@ from simjax.driver.start.build import (
 )
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER
-from simjax.instruments.operators import View
+from simjax.instruments.instrument import View
 from simjax.integrators.storage import Stored, is_kept
 from simjax.io.body_files import BodyField
 from simjax.io.initial import FieldFile, require_finite

@@ -12,13 +12,11 @@ import numpy as np
 from jax.sharding import PartitionSpec
 
 from simjax.core.model import Output
-from simjax.driver.output.instrument import Instrument
+from simjax.driver.output.instrument import RunInstrument
 from simjax.driver.programs.compiled_run import CompiledRun
 from simjax.driver.programs.programs_of_statistics import CompiledStatistics
 from simjax.driver.start.build import Plan
-from simjax.instruments.operators import (
-    Instrumental,
-)
+from simjax.instruments.instrument import Instrument
 from simjax.jaxpr.varying import vary_like
 from simjax.parallel import whole
 from simjax.schema.instruments import TOLERANCE, InstrumentConfig, due_steps
@@ -39,7 +37,7 @@ class CompiledInstruments:
 
     def __init__(self, programs: CompiledRun, halt: Callable[[Any, Any], Halt] | None = None):
         self.programs, self._halt = programs, halt
-        self.instruments = {one.name: _instrument(one, programs) for one in programs.config.outputs}
+        self.instruments = {one.name: RunInstrument.of(one, programs) for one in programs.config.outputs}
         self.watched = [one.name for one in programs.config.outputs.within_frames]
         self.statistics = CompiledStatistics(programs, self.instruments)
         # By the room of particles too, which grows.
@@ -59,7 +57,7 @@ class CompiledInstruments:
 
         def read(t, state):
             view = programs.view(model, t, state, params, more)._replace(start=files.get("position"))
-            return {one.source.name: {name: one.seen(op, view) for name, op in one.operators.items()} for one in chosen}
+            return {one.source.name: one.read(view) for one in chosen}
 
         return read
 
@@ -228,7 +226,7 @@ def sample_bytes(programs: CompiledRun, plan: Plan) -> dict[str, tuple[int, int]
     """
     found = {}
     for one in programs.config.outputs:
-        row = _row_bytes(_instrument(one, programs), programs) // programs.local_members * (programs.members or 1)
+        row = _row_bytes(RunInstrument.of(one, programs), programs) // programs.local_members * (programs.members or 1)
         counts = [_count(one, plan, begin) for begin in (plan.origin.frame, 0)]
         found[one.name] = (row * counts[0], row * counts[1])
     return found
@@ -247,22 +245,14 @@ def _count(source: InstrumentConfig, plan: Plan, begin: int) -> int:
     return max(0, frames - 1) * plan.schedule.steps + last + 1
 
 
-def _row_bytes(instrument: Instrument, programs: CompiledRun) -> int:
+def _row_bytes(instrument: RunInstrument, programs: CompiledRun) -> int:
     """Bytes of one reading of all members of a device, at most."""
     grid = programs.domain.grid
-    values = sum(math.prod(one.shape(grid)) for one in instrument.operators.values())
+    values = sum(math.prod(shape) for shape in instrument.shapes(grid).values())
     return values * programs.dtype.itemsize * programs.local_members
 
 
-def reading_of(source: InstrumentConfig, variable: str, programs: CompiledRun) -> tuple[Instrumental, Output]:
+def reading_of(source: InstrumentConfig, variable: str, programs: CompiledRun) -> tuple[Instrument, Output]:
     """Return the operator that reads a variable of an instrument's file, and the description of that."""
-    found = _instrument(source, programs)
+    found = RunInstrument.of(source, programs)
     return found.operators[variable], found.outputs[variable]
-
-
-def _instrument(source: InstrumentConfig, programs: CompiledRun) -> Instrument:
-    """The operators of an instrument, each checked against the grid."""
-    found = programs.instrument(source)
-    for operator in found.operators.values():
-        operator.check(programs.domain.grid)
-    return found

@@ -19,7 +19,7 @@ from simjax.driver.shared_programs import share
 from simjax.driver.start.build import not_a_field
 from simjax.errors import NumericalError
 from simjax.grid import AXES, Grid
-from simjax.instruments.operators import View
+from simjax.instruments.instrument import View
 from simjax.io.checkpoint import require_meta
 from simjax.models.balances import fields_of
 from simjax.models.capacities import Capacities, divisor, multiple

@@ -14,16 +14,13 @@ from jax.sharding import PartitionSpec
 
 from simjax.core.domain import Domain
 from simjax.core.model import Output
-from simjax.driver.output.instrument import Instrument
+from simjax.driver.output.instrument import RunInstrument
 from simjax.driver.output.statistic import Statistic
 from simjax.driver.programs.compiled_run import CompiledRun
 from simjax.driver.programs.programs_of_fields import CompiledFields
 from simjax.driver.start.build import Plan
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER
-from simjax.instruments.operators import Diagnostic
-from simjax.models.measures import Measure, measure_of
-from simjax.schema.config_errors import closest
 from simjax.schema.instruments import TOLERANCE, InstrumentConfig
 from simjax.schema.time_statistics import COVARIANCE, MAX, MIN, THIRD_MOMENT, VARIANCE, StatisticsConfig
 from simjax.stepping.clock import Schedule
@@ -34,7 +31,7 @@ from simjax.stepping.watching import Gathering, Phases, Start, due_at_frames, du
 class CompiledStatistics:
     """The statistics in time of a run, by name; none of a run without."""
 
-    def __init__(self, programs: CompiledRun, instruments: Mapping[str, Instrument]):
+    def __init__(self, programs: CompiledRun, instruments: Mapping[str, RunInstrument]):
         self.programs = programs
         self.entries: dict[str, Statistic] = {}
         for source in programs.config.statistics:
@@ -106,8 +103,7 @@ class CompiledStatistics:
             looked_at = statistic.variables if instrument is None else instrument.variables
             view = programs.view(model, t, state, params, looked_at)
             if instrument is not None:
-                view = view._replace(start=files.get("position"))
-                return {name: instrument.seen(operator, view) for name, operator in instrument.operators.items()}
+                return instrument.read(view._replace(start=files.get("position")))
             return {name: view.variables[name] for name in names}
 
         is_due = due_at_frames if every is None else None
@@ -163,14 +159,15 @@ def _averages(domain: Domain, over: tuple[int, ...]) -> Averages:
     )
 
 
-def _of_instrument(source: StatisticsConfig, instrument: Instrument) -> Statistic:
+def _of_instrument(source: StatisticsConfig, instrument: RunInstrument) -> Statistic:
     variables = tuple(instrument.outputs.values())
-    if COVARIANCE in source.kinds and instrument.source.kind == "slice":
+    kind = type(next(iter(instrument.operators.values())))
+    if COVARIANCE in source.kinds and kind.along_cells(instrument.source, len(AXES)):
         for a, b in itertools.combinations(variables, 2):
             if a.offset != b.offset:
                 raise ConfigurationError(
-                    f"statistics {source.name!r}: kinds={COVARIANCE}: {a.name} and {b.name} of the slice "
-                    f"{instrument.source.name!r} lie at different places of a cell; give the slice values at cell "
+                    f"statistics {source.name!r}: kinds={COVARIANCE}: {a.name} and {b.name} of "
+                    f"{instrument.source.name!r} lie at different places of a cell; give it values at cell "
                     "centres."
                 )
     return Statistic(source, variables, _moments(source.kinds, [one.name for one in variables]), (), instrument)
@@ -178,25 +175,8 @@ def _of_instrument(source: StatisticsConfig, instrument: Instrument) -> Statisti
 
 def statistic_of_quantities(source: StatisticsConfig, programs: CompiledRun) -> Statistic:
     """The statistics of numbers that the model tells of its particles."""
-    return _of_instrument(source, _quantities(source, programs))
-
-
-def _quantities(source: StatisticsConfig, programs: CompiledRun) -> Instrument:
-    """An instrument that reads numbers that the model tells of its particles."""
-    known = sorted(programs.observed_shapes()[1])
-    outputs = {}
-    for name in source.of:
-        if name not in known:
-            close = closest(name, known)
-            hint = f"did you mean '{close}'? " if close else ""
-            raise ConfigurationError(
-                f"statistics {source.name!r}: of={name}: no quantity of model={programs.config.model} and no "
-                f"instrument; {hint}There are {', '.join(known)}."
-            )
-        measure = measure_of(programs.measures, name) or Measure("1", "")
-        outputs[name] = Output(name, (), measure.units, measure.long_name or name.replace("_", " "))
-    read_by = InstrumentConfig("quantities", source.name, source.of, source.every, {})
-    return Instrument(read_by, {name: Diagnostic(name) for name in outputs}, outputs)
+    read_by = InstrumentConfig("diagnostic", source.name, source.of, source.every, {})
+    return _of_instrument(source, RunInstrument.of(read_by, programs))
 
 
 def statistic_of_fields(source: StatisticsConfig, programs: CompiledFields) -> Statistic:

@@ -24,13 +24,14 @@ from simjax.models.flow.features import Choices, refusals, unbalanced
 from simjax.models.flow.flow_troubles import TROUBLES
 from simjax.models.flow.sides.openings import is_open, with_outlet_specs
 from simjax.models.flow.step.momentum import with_field_specs
-from simjax.models.measures import product_of_units, total_measure
+from simjax.models.measures import total_measure
 from simjax.models.scalar.conserved_scalar import Source, statistics, statistics_measures, widths
 from simjax.models.stretching import require_transport
 from simjax.ops import scalar_fluxes
 from simjax.ops.spacing import Spacing, along
 from simjax.schema.config_errors import raise_first
 from simjax.schema.kinds import Real, key
+from simjax.schema.units import product_of_units
 
 USUAL_PRANDTL = 0.7
 

@@ -263,7 +263,10 @@ class Compressible(GasReadings, GasBalances, ExplicitModel):
         around = (*layouts, (self.plain,) * len(rings))
 
         def tendency(heat, velocity, pressure, scalars, pulls, conducted, entropic, rings, spacing):
-            padded, conducted = padded_gas(heat, velocity, pressure, scalars, entropic), (*conducted, heat)[0]
+            padded, conducted = (
+                padded_gas(heat, velocity, pressure, scalars, entropic, self.scheme),
+                (*conducted, heat)[0],
+            )
             return self._tendency(padded, conducted, dict(zip(walled, pulls, strict=True)), rings, params, spacing)
 
         slope = self.domain.apply_spaced(tendency, (*fields, rings), around, self.width, t)

@@ -8,6 +8,7 @@ from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
 from simjax.ops import igr
 from simjax.ops.difference import shift
+from simjax.ops.gas import GasScheme, with_shocks
 from simjax.ops.riemann import Primitive
 
 
@@ -35,6 +36,8 @@ def entropic_pressure(domain: Domain, gas: Primitive, velocity: Sequence[FieldLa
     return entropic
 
 
-def padded_gas(heat: Array, velocity, pressure: Array, scalars, entropic: Sequence[Array]) -> Primitive:
-    """Primitives of a padded block from the fields that a tendency reads; heat: p / rho."""
-    return Primitive(pressure / heat, velocity, pressure, scalars, *entropic)
+def padded_gas(
+    heat: Array, velocity, pressure: Array, scalars, entropic: Sequence[Array], scheme: GasScheme
+) -> Primitive:
+    """Primitives of a padded block from the fields that a tendency reads, and shocks across faces; heat: p / rho."""
+    return with_shocks(Primitive(pressure / heat, velocity, pressure, scalars, *entropic), scheme)

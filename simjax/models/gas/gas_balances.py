@@ -28,7 +28,10 @@ class GasBalances(Balanced):
         fields, layouts, walled = self.read(state, params, t)
 
         def flux(heat, velocity, pressure, scalars, pulls, conducted, entropic, spacing):
-            padded, conducted = padded_gas(heat, velocity, pressure, scalars, entropic), (*conducted, heat)[0]
+            padded, conducted = (
+                padded_gas(heat, velocity, pressure, scalars, entropic, self.scheme),
+                (*conducted, heat)[0],
+            )
             pull = dict(zip(walled, pulls, strict=True)).get(axis)
             return self._axis_flux(padded, conducted, axis, pull, params, spacing)[0]
 
@@ -50,7 +53,7 @@ class GasBalances(Balanced):
             return {MADE: rates}
 
         def fallen(heat, velocity, pressure, scalars, pulls, _, entropic, spacing):
-            padded = padded_gas(heat, velocity, pressure, scalars, entropic)
+            padded = padded_gas(heat, velocity, pressure, scalars, entropic, self.scheme)
             inner = jnp.zeros_like(shift(pressure, self.domain.grid.ndim, width=self.width))
             added = Conserved(inner, (inner,) * len(velocity), inner, (inner,) * len(scalars))
             for axis in self.gravity_axes:

@@ -13,7 +13,7 @@ from simjax.core.domain import Domain
 from simjax.core.mappings import lines
 from simjax.errors import ConfigurationError
 from simjax.grid import Grid
-from simjax.instruments.distributions import Histogram
+from simjax.instruments.histogram import Histogram
 from simjax.instruments.operators import BoxAverage, Spectrum
 from simjax.instruments.surfaces import SurfaceIntegral, plane
 from simjax.instruments.two_points import Correlation

@@ -10,7 +10,7 @@ from gas_runs import centers, gas, run, seen, start
 from simjax.models.flow.bodies.solids import Solid
 from simjax.models.gas.boundaries import GasInflow, GasOutflow
 from simjax.ops import crossing_shocks
-from simjax.ops.gas import GasScheme, convective_flux
+from simjax.ops.gas import GasScheme, convective_flux, with_shocks
 from simjax.ops.riemann import Primitive
 
 MACH, CELLS = 10.0, 24
@@ -75,14 +75,14 @@ def test_a_bow_shock_by_hllc_has_a_carbuncle():
 
 
 def crossed(velocity, pressure):
-    """How far shocks run across faces along y of 6 x 6 cells, of which the last three along x have another state."""
+    """Share of shocks across faces along y in a row of 8 cells, of which the last four have another state."""
     second = jnp.arange(10) >= 5
 
     def block(pair):
         return jnp.broadcast_to(jnp.where(second, pair[1], pair[0])[:, None], (10, 10))
 
     padded = Primitive(block((1.4, 1.4)), (block(velocity), block((0.0, 3.0))), block(pressure))
-    return np.asarray(crossing_shocks.at_faces(padded, 1, 2, jnp.asarray(1.4), 2))
+    return np.asarray(crossing_shocks.across_faces(padded, 2)[1])
 
 
 @pytest.mark.parametrize(
@@ -98,9 +98,9 @@ def crossed(velocity, pressure):
 )
 def test_strong_shocks_across_a_face_are_told_from_others(velocity, pressure, expected):
     found = crossed(velocity, pressure)
-    # 6 cells along x, 7 faces along y; the jump lies between the third and the fourth cell.
-    assert found.shape == (6, 7)
-    np.testing.assert_array_equal(found, np.isin(np.arange(6), (2, 3))[:, None] * np.full((6, 7), expected))
+    # 10 x 10 cells but the outermost along x; the jump lies between the fourth and the fifth of the others.
+    assert found.shape == (8, 10)
+    np.testing.assert_array_equal(found, np.isin(np.arange(8), (3, 4))[:, None] * np.full((8, 10), expected))
 
 
 def test_along_a_strong_shock_the_flux_is_that_of_hll():
@@ -114,7 +114,8 @@ def test_along_a_strong_shock_the_flux_is_that_of_hll():
     padded = Primitive(block(1.4, 7.0), (block(8.0, 1.4), block(0.1, 0.1)), block(1.0, 75.0))
 
     def along(flux):
-        return convective_flux(padded, 1, 2, jnp.asarray(1.4), GasScheme("mc", "primitive", flux))
+        scheme = GasScheme("mc", "primitive", flux)
+        return convective_flux(with_shocks(padded, scheme), 1, 2, jnp.asarray(1.4), scheme)
 
     found, blunt = (np.asarray(along(flux).density) for flux in ("hllc_all_speed", "hll"))
     # Both fluxes are of random states, and differ elsewhere: HLL plus nothing of the other, to rounding.

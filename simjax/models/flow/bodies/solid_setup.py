@@ -19,9 +19,9 @@ from simjax.models.flow.bodies.solid_pressure import cells_beside, known_of
 from simjax.models.flow.bodies.solid_scalars import SolidSurface
 from simjax.models.flow.bodies.solids import Solid
 from simjax.models.formulas import FormulaValue
-from simjax.models.measures import product_of_units
 from simjax.schema.model_schema import FieldSchema
 from simjax.schema.numbers import named_numbers
+from simjax.schema.units import product_of_units
 
 SOLID = FieldSchema("solid", units="m", default=None, optional=True, distance=True)
 SOLID_VELOCITY = FieldSchema("solid_velocity", vector=True, units="m s-1", default=None, staggered=True, optional=True)

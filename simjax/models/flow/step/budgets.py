@@ -18,10 +18,11 @@ from simjax.models.flow.bodies.solid_setup import bodies_move
 from simjax.models.flow.features import unbalanced
 from simjax.models.flow.sides import balance
 from simjax.models.flow.sides.openings import is_open, with_first_line
-from simjax.models.measures import length_power, product_of_units
+from simjax.models.measures import length_power
 from simjax.ops import staggered
 from simjax.ops.axisymmetric_divergence import RADIAL
 from simjax.ops.spacing import Spacing, scaled
+from simjax.schema.units import product_of_units
 
 KINETIC_ENERGY = "kinetic_energy"
 VISCOSITY, FORCES, DRAG, PRESSURE, BUOYANCY = (

@@ -255,7 +255,7 @@ def from_bodies(model: Any, t, state: Any, params: Any) -> Conserved:
     inside = own * counted
 
     def rates(inside, heat, velocity, pressure, scalars, _, conducted, entropic, spacing):
-        padded, conducted = padded_gas(heat, velocity, pressure, scalars, entropic), (*conducted, heat)[0]
+        padded, conducted = padded_gas(heat, velocity, pressure, scalars, entropic, model.scheme), (*conducted, heat)[0]
         total = None
         for axis, h in enumerate(grid.mean_spacing):
             flux, n = model._axis_flux(padded, conducted, axis, None, params, spacing)[0], domain.block_shape[axis]

@@ -1,61 +1,21 @@
-"""Operators of the instrument that reads along the surface of bodies."""
+"""A check that bodies of formulas have a surface where an instrument looks for it."""
 
-from __future__ import annotations
+from typing import Any
 
 import numpy as np
 
-from simjax.core.model import Output
-from simjax.driver.programs.programs_of_fields import CompiledFields
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
-from simjax.instruments.body_surface import BodySurface, SurfacePoints, nearest_points, rays_around
-from simjax.instruments.operators import Instrumental
-from simjax.models.measures import product_of_units
-from simjax.schema.config import Config
-from simjax.schema.instruments import InstrumentConfig
 from simjax.schema.numbers import named_numbers
 
 SLOPE = 1e-6
 """The least slope of a distance, whose slope is about one, that says where the surface is."""
 
 
-def along_bodies(
-    source: InstrumentConfig, programs: CompiledFields
-) -> tuple[dict[str, Instrumental], dict[str, Output]]:
-    """The operator of each reading, and how it is described."""
-    points, schema = points_of(source), programs.config.schema
-    _require_surface(source, points, programs.config)
-    known = {output.name: output for output in programs.model.outputs()}
-    operators: dict[str, Instrumental] = {}
-    outputs: dict[str, Output] = {}
-    for name in source.readings({}):
-        root, _, axis = name.rpartition("_")
-        units, about = {
-            "position": (schema.length_units, f"{axis} of the point on the surface"),
-            "normal": ("1", f"{axis}-component of the normal into the fluid"),
-            "shear_stress": ("m2 s-2", f"{axis}-component of the friction on the body, per area and density"),
-        }.get(root, ("1", name))
-        own = programs.model.readings_along_bodies()
-        if name in own:
-            units, about = own[name]
-        elif root in own:
-            units, about = own[root][0], f"{axis}-component of the {own[root][1]}"
-        elif name in known:
-            units, about = known[name].units, f"{known[name].long_name or name} at the surface"
-        elif axis == "flux":
-            units, about = product_of_units(known[root].units, "m s-1"), f"flux of {root} from the body into the fluid"
-        operators[name], outputs[name] = BodySurface(name, points), Output(name, (), units, about)
-    return operators, outputs
-
-
-def points_of(source: InstrumentConfig) -> SurfacePoints:
-    """The points of an instrument."""
-    given = source.given
-    return rays_around(given["around"], given["points"]) if "around" in given else nearest_points(given["points"])
-
-
-def _require_surface(source: InstrumentConfig, points: SurfacePoints, config: Config) -> None:
+def require_surface(name: str, points: Any, config: Any) -> None:
     """Refuse ways on which the bodies of a formula have no surface at the start; of those in files there is NaN.
+
+    name: of the instrument. points: its `SurfacePoints`. config: the `Config` of the run.
 
     Raises:
         ConfigurationError: there is one.
@@ -95,6 +55,6 @@ def _require_surface(source: InstrumentConfig, points: SurfacePoints, config: Co
             else f"a ray at {360 * missed[0] / len(origin):g} degrees"
         )
         raise ConfigurationError(
-            f"outputs: {source.name} finds no surface from {place} along {way} ({len(missed)} of {len(origin)} points)"
+            f"outputs: {name} finds no surface from {place} along {way} ({len(missed)} of {len(origin)} points)"
             ": expected a place in the body, or beside its surface; write another one."
         )

@@ -1,71 +1,30 @@
-"""Instruments that look at particles: values of each of them, and distances between them."""
+"""The instrument that reads properties of particles on a mesh."""
 
 import functools
 import itertools
 import math
+from dataclasses import dataclass
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from simjax.core.model import Output
 from simjax.errors import ConfigurationError
-from simjax.instruments.operators import Instrumental
-from simjax.particles.diffusion import closest_images
-from simjax.particles.radial_distribution import smooth_radial_distribution
+from simjax.grid import AXES, CENTER, Grid
+from simjax.instruments.instrument import Coordinate, Instrument, Layout
+from simjax.schema.instrument_declarations import instrument
+from simjax.schema.kinds import Integer, key
+from simjax.schema.model_schema import PARTICLES
+from simjax.schema.site import PerAxis
+
+MOST_CELLS = 4096
+PROPERTIES = ("number_density", "velocity", "temperature")
 
 
-class EveryParticle(Instrumental):
-    """A variable of all particles by their numbers: `(particles,)`, of a vector `(axes, particles)`.
-
-    Positions go on beyond the box where a particle passes through it; those that were measured may lie in any image.
-    """
-
-    variable: str = eqx.field(static=True)
-    values: tuple[int, ...] = eqx.field(static=True)
-    lengths: tuple[float, ...] = eqx.field(static=True)
-    periodic: tuple[bool, ...] = eqx.field(static=True)
-
-    def read(self, view):
-        u = view.variables[self.variable]
-        if self.variable != "position":
-            return u
-        return u + jnp.asarray(self.lengths, u.dtype)[:, None] * view.variables["image"].astype(u.dtype)
-
-    def check(self, grid):
-        pass
-
-    def shape(self, grid):
-        return self.values
-
-    def nearest(self, measured, reading):
-        return (
-            closest_images(self.lengths, self.periodic, measured, reading) if self.variable == "position" else measured
-        )
-
-
-class Tracks(Instrumental):
-    """A vector of the particles with these numbers: `(axes, particles)`; positions go on beyond the box."""
-
-    variable: str = eqx.field(static=True)
-    ids: tuple[int, ...] = eqx.field(static=True)
-    lengths: tuple[float, ...] = eqx.field(static=True)
-
-    def read(self, view):
-        chosen = np.asarray(self.ids)
-        u = view.variables[self.variable][..., chosen]
-        if self.variable != "position":
-            return u
-        return u + jnp.asarray(self.lengths, u.dtype)[:, None] * view.variables["image"][..., chosen].astype(u.dtype)
-
-    def check(self, grid):
-        pass
-
-    def shape(self, grid):
-        return (grid.ndim, len(self.ids))
-
-
-class OnMesh(Instrumental):
+@instrument("density", family=PARTICLES)
+class OnMesh(Instrument):
     """A property of the particles on a mesh of `cells` over the box: `(cells along x, along y, ...)`.
 
     Each particle is shared linearly among the cells whose centres are around it; beyond the outermost centres of an
@@ -75,8 +34,14 @@ class OnMesh(Instrumental):
 
     cells: eqx.AbstractVar[tuple[int, ...]]
 
-    def check(self, grid):
-        pass
+    @dataclass(frozen=True)
+    class Keys:
+        """The mesh."""
+
+        shape: tuple[int, ...] = key(PerAxis(Integer(1, MOST_CELLS), "numbers of cells"), about="cells by axis")
+
+    noun = "properties"
+    of_fields = False
 
     def shape(self, grid):
         return self.cells
@@ -103,6 +68,51 @@ class OnMesh(Instrumental):
             added = jnp.where(inside[None], weight[None] * values, 0)
             found = found.at[:, *(cell for cell, _ in chosen)].add(added)
         return found
+
+    def layout(self, source, output, grid, units):
+        mesh, found = Grid(self.cells, grid.lower, grid.upper), []
+        for k in reversed(range(grid.ndim)):
+            about = {"axis": AXES[k].upper(), "units": units, "long_name": f"{AXES[k]} of the cell centre"}
+            found.append(Coordinate(AXES[k], (AXES[k],), mesh.coordinates(k, CENTER), about))
+        return Layout(tuple(one.name for one in found), tuple(found))
+
+    # ------------------------------------------------------------------ in configurations
+
+    @classmethod
+    def names(cls, site):
+        return PROPERTIES
+
+    @classmethod
+    def default_names(cls, site):
+        return PROPERTIES[:1]
+
+    @classmethod
+    def readings(cls, source, written):
+        vector = [f"mean_velocity_{axis}" for axis in AXES[: len(source.given["shape"])]]
+        return {one: () for name in source.of for one in (vector if name == "velocity" else [name])}
+
+    @classmethod
+    def made(cls, source, run):
+        cells, family, of = source.given["shape"], run.family, source.of
+        varied = [one.path for one in run.config.ensemble.vary if one.path in family.mass_keys]
+        if varied and "temperature" in of:
+            raise ConfigurationError(
+                f"outputs: {source.name} of temperature expects masses that are the same in all members, and "
+                f"{varied[0]} varies; leave temperature out."
+            )
+        mass = family.mass(run.start_of)
+        found: list[OnMesh] = [NumberDensity(cells=cells)] if "number_density" in of else []
+        if "velocity" in of:
+            names = [f"mean_velocity_{axis}" for axis in AXES[: len(cells)]]
+            found += [MeshVelocity(cells=cells, axis=k, mass=mass, variable=name) for k, name in enumerate(names)]
+        if "temperature" in of:
+            found.append(MeshTemperature(cells=cells, mass=mass))
+        about = {"number_density": "particles per volume", "temperature": "temperature of velocities about their mean"}
+        texts = {one.variable: about.get(one.variable, one.variable.replace("_", " ")) for one in found}
+        return {
+            one.variable: (one, Output(one.variable, (), "1", f"{texts[one.variable]}, by clouds in cells"))
+            for one in found
+        }
 
 
 class NumberDensity(OnMesh):
@@ -156,48 +166,3 @@ class MeshTemperature(OnMesh):
 def _share_of(part: Array, whole: Array) -> Array:
     """`part` / `whole`, zero where there is nothing."""
     return jnp.where(whole > 0, part / jnp.where(whole > 0, whole, 1), 0)
-
-
-class MeanSquareDisplacement(Instrumental):
-    """The mean over particles of the squared distance from where each started, beyond the box where it went on."""
-
-    lengths: tuple[float, ...] = eqx.field(static=True)
-    variable: str = eqx.field(static=True, default="mean_square_displacement")
-
-    def read(self, view):
-        u = view.variables["position"]
-        assert view.start is not None
-        lengths = jnp.asarray(self.lengths, u.dtype)[:, None]
-        # The differences first: they are small against positions far outside.
-        moved = u - view.start.astype(u.dtype) + lengths * view.variables["image"].astype(u.dtype)
-        return jnp.mean(jnp.sum(moved**2, axis=0))
-
-    def check(self, grid):
-        pass
-
-    def shape(self, grid):
-        return ()
-
-
-class RadialDistribution(Instrumental):
-    """g at `radii`, each a mean over distances nearer than `width` to it; see `smooth_radial_distribution`."""
-
-    radii: tuple[float, ...] = eqx.field(static=True)
-    width: float = eqx.field(static=True)
-    variable: str = eqx.field(static=True, default="radial_distribution")
-
-    def read(self, view):
-        assert view.cells is not None
-        return smooth_radial_distribution(view.cells, view.particles, np.asarray(self.radii), self.width)
-
-    def check(self, grid):
-        reach, length = max(self.radii) + self.width, min(grid.spacing)
-        if reach > length * (1 + 1e-12):
-            raise ConfigurationError(
-                f"radial_distribution reaches to {reach:g}, its largest distance and width: expected at most "
-                f"{length:g}, the length of a cell, which follows from the cutoff and the skin; observe smaller "
-                "distances, or write a larger skin."
-            )
-
-    def shape(self, grid):
-        return (len(self.radii),)

@@ -1,6 +1,6 @@
-"""Instruments that see a whole field as a few numbers: the energy of a vector by wavenumber, a histogram."""
+"""Instruments that read the energy of fields by wavenumber."""
 
-import math
+from dataclasses import dataclass
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -8,14 +8,23 @@ import numpy as np
 from jax import lax
 
 from simjax.core.domain import Domain
+from simjax.core.model import Output
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, Grid
-from simjax.instruments.operators import Instrumental, Operator, Spectrum
+from simjax.instruments.instrument import Coordinate, FieldInstrument, Instrument, Layout
+from simjax.instruments.operators import Spectrum, complete_shells
 from simjax.instruments.places import require_cartesian
 from simjax.instruments.sampling import volumes, waves
+from simjax.schema.instrument_declarations import OF, instrument
+from simjax.schema.kinds import Integer, key
+from simjax.schema.site import AxisName, Refusal
+from simjax.schema.units import squared
+
+WAVENUMBER = "wavenumber"
+MOST_SHELLS = 100_000
 
 
-class LineSpectrum(Operator):
+class LineSpectrum(FieldInstrument):
     """The energy |u_j|^2 / 2 of the wavenumbers j = 1..`shells` along a periodic axis: (shells,), means over all lines.
 
     u_j and u_-j are the coefficients of u = sum of u_j exp(2 pi i j x / L) on a line of length L, and both count; all
@@ -58,7 +67,8 @@ class LineSpectrum(Operator):
         return (self.shells,)
 
 
-class VectorSpectrum(Instrumental):
+@instrument("spectrum")
+class VectorSpectrum(Instrument):
     """The sum of the spectra of `components`, fields at places of their own: (shells,).
 
     See `Spectrum`, and with an axis `LineSpectrum`.
@@ -68,6 +78,15 @@ class VectorSpectrum(Instrumental):
     components: tuple[str, ...] = eqx.field(static=True)
     shells: int = eqx.field(static=True)
     axis: int | None = eqx.field(static=True, default=None)
+
+    @dataclass(frozen=True)
+    class Keys:
+        """The waves that count."""
+
+        shells: int | None = key(Integer(1, MOST_SHELLS), None, about="number of shells; null: all that are resolved")
+        along: str | None = key(AxisName(even=True), None, about="axis along which it is taken; null: all")
+
+    at_kind = OF
 
     @property
     def _each(self) -> tuple[Spectrum | LineSpectrum, ...]:
@@ -88,46 +107,41 @@ class VectorSpectrum(Instrumental):
     def shape(self, grid):
         return (self.shells,)
 
+    def layout(self, source, output, grid, units):
+        about = {"long_name": "wavenumber", "units": "1" if units == "1" else f"{units}-1"}
+        # The middle of shells that are 2 pi over the longest side wide.
+        numbers = 2 * np.pi / self.length(grid) * np.arange(1, self.shells + 1)
+        return Layout((WAVENUMBER,), (Coordinate(WAVENUMBER, (WAVENUMBER,), numbers, about),))
 
-class Histogram(Operator):
-    """The share of the volume whose value lies in each of `bins` equal bins from `lower` to `upper`: (bins,).
+    # ------------------------------------------------------------------ in configurations
 
-    On a uniform grid that is the share of the cells; on a stretched one each counts with its volume. A bin holds its
-    lower edge, the last one also its upper. What lies outside counts and is in no bin.
-    """
+    @classmethod
+    def refusals(cls, of, given, site):
+        if "along" in given:
+            return
+        instead = "write along: AXIS for one that is periodic and uniform, or look at it with line or histogram"
+        walls = [axis for axis in site.axes if not site.is_periodic(axis)]
+        if walls:
+            yield Refusal("", f"periodic axes only, {', '.join(walls)} has walls", hint=instead)
+        if site.stretched:
+            found = f"cells of one width, the grid is stretched along {', '.join(site.stretched)}"
+            yield Refusal("", found, hint=instead)
 
-    variable: str = eqx.field(static=True)
-    bins: int = eqx.field(static=True)
-    lower: float = eqx.field(static=True)
-    upper: float = eqx.field(static=True)
+    @classmethod
+    def readings(cls, source, written):
+        return {f"{name}_spectrum": written[name] for name in source.of}
 
-    def __check_init__(self):
-        if self.bins < 1 or not (math.isfinite(self.lower) and self.lower < self.upper < math.inf):
-            raise ConfigurationError(
-                f"Histogram.bins={self.bins} from lower={self.lower:g} to upper={self.upper:g}: expected at least one "
-                "bin between two numbers; write Histogram(variable, bins=50, lower=0.0, upper=1.0)."
-            )
-
-    @property
-    def edges(self) -> np.ndarray:
-        """Edges of the bins, `(bins + 1,)`."""
-        return np.linspace(self.lower, self.upper, self.bins + 1)
-
-    def measure(self, domain, field, offset, periodic):
-        edges = jnp.asarray(self.edges, field.dtype)
-        number = jnp.searchsorted(edges, field.ravel(), side="right").astype(jnp.int32)
-        number = jnp.where(field.ravel() == edges[-1], self.bins, number)
-        if domain.grid.stretched:
-            each = volumes(domain, offset, periodic, field.dtype)
-            assert each is not None
-            amounts = jnp.zeros(self.bins + 2, field.dtype).at[number].add(jnp.broadcast_to(each, field.shape).ravel())
-            return domain.total(amounts)[1:-1] / domain.grid.cells
-        # What is not a number lies beyond the last edge: numbers 0 and bins + 1 stand for what is in no bin.
-        counts = jnp.zeros(self.bins + 2, jnp.int32).at[number].add(1)
-        return domain.total(counts)[1:-1].astype(field.dtype) / domain.grid.cells
-
-    def check(self, grid):
-        require_cartesian(f"Histogram of '{self.variable}'", grid)
-
-    def shape(self, grid):
-        return (self.bins,)
+    @classmethod
+    def made(cls, source, run):
+        grid, along = run.domain.grid, source.given.get("along")
+        axis = None if along is None else AXES.index(along)
+        complete = complete_shells(grid) if axis is None else (grid.shape[axis] - 1) // 2
+        which = "wavenumber" if along is None else f"wavenumber along {along}"
+        found: dict[str, tuple[Instrument, Output]] = {}
+        for name in source.of:
+            own, key = run.outputs_named([name]), f"{name}_spectrum"
+            text = f"energy of {name.replace('_', ' ')} by {which}, half the square in each shell"
+            parts = tuple(output.name for output in own)
+            operator = cls(key, parts, source.given.get("shells") or complete, axis)
+            found[key] = operator, Output(key, own[0].offset, squared(own[0].units), text)
+        return found
