@@ -104,8 +104,8 @@ def test_a_piston_that_withdraws_at_once_draws_a_fan():
     pressure, x = np.asarray(seen(model, after)[2]), np.asarray(centers(model)[0])
     velocity = np.clip(((x - 0.7) / end - 1) / 1.2, speed, 0)
     error = np.abs(pressure - (1 + 0.2 * velocity) ** 7)[x > 0.7 + speed * end]
-    # A cell of the fan's slope at its two ends, as without a body.
-    assert error.sum() / 128 < 3e-3 and error[:5].max() < 3e-3
+    # The start, from a jump, costs a cell or so of the fan, over which pressure falls by 0.52.
+    assert error.sum() / 128 < 1.5 * 0.52 / 128 and error[:5].max() < 3e-3
 
 
 # ---------------------------------------------------------------------- streams
@@ -210,7 +210,6 @@ def test_the_state_does_not_jump_as_the_surface_passes_a_cell():
     step = places[1] - places[0]
     # The mean of the derivative is the secant to the error of the trapezoidal rule; a jump would add to one alone.
     change, mean = value[1:] - value[:-1], 0.5 * step * (slope[1:] + slope[:-1])
-    print(np.asarray(value), np.asarray(change), np.asarray(change - mean))
     assert float(jnp.abs(change - mean).max()) < 0.1 * float(jnp.abs(change).max())
 
 
