@@ -1,6 +1,5 @@
 """Compressible flow of a perfect gas on cell centres, in one, two and three dimensions."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import get_args
@@ -44,7 +43,7 @@ from simjax.ops.axisymmetric_divergence import RADIAL
 from simjax.ops.difference import shift
 from simjax.ops.reconstruction import difference_of_faces, pad_only, per_spacing
 from simjax.ops.riemann import Conserved, Primitive
-from simjax.ops.spacing import Spacing, along, between_centers, relative, smallest, without_ends
+from simjax.ops.spacing import Spacing, along, between_centers, smallest, without_ends
 from simjax.ops.viscous import viscous_flux
 from simjax.schema.config_errors import raise_first
 from simjax.schema.kinds import Choice, Flag, ListOf, Real, key
@@ -468,10 +467,6 @@ class Compressible(GasReadings, GasBalances, ExplicitModel):
         """The sum over axes of (|u| + c) / h."""
         c, h = riemann.sound_speed(w, gamma), self._least_widths(w.density.dtype)
         return sum(((jnp.abs(u) + c) * (1 / s) for u, s in zip(w.velocity, h, strict=True)), jnp.zeros((), c.dtype))
-
-    def relative_volumes(self, dtype) -> Spacing:
-        """Volumes of cells over that of a cell of mean widths."""
-        return math.prod(map(relative, self._widths(dtype), self.domain.grid.mean_spacing))
 
     def _widths(self, dtype, ghosts: int = 0) -> tuple[Spacing, ...]:
         """Widths of cells along every axis as the scheme has them."""

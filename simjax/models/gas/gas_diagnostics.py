@@ -17,7 +17,7 @@ from simjax.models.measures import times_volume
 from simjax.ops import gas, riemann
 from simjax.ops.difference import shift
 from simjax.ops.riemann import Conserved, Primitive
-from simjax.ops.spacing import along, around_centers, scaled
+from simjax.ops.spacing import Spacing, along, around_centers, relative, scaled
 
 
 def at_floor(w: Primitive, params: Any) -> Array:
@@ -117,6 +117,10 @@ class GasReadings:
         if params.density_floor is not None or params.pressure_floor is not None:
             result["cells_at_floor"] = domain.sum(self.within(at_floor(w, params).astype(w.density.dtype), 0.0, t))
         return result
+
+    def relative_volumes(self: Any, dtype) -> Spacing:
+        """Volumes of cells over that of a cell of mean widths."""
+        return math.prod(map(relative, self._widths(dtype), self.domain.grid.mean_spacing))
 
     def measures(self: Any):
         found = measures_of(self.domain.grid, self.scalars)

@@ -68,7 +68,7 @@ def error_before_a_piston(cells, gain, scheme=MUSCL, end=0.3):
 @pytest.mark.parametrize("gain", [6.0, -6.0], ids=["pushes", "withdraws"])
 def test_a_piston_that_gains_speed_is_of_second_order(gain):
     coarse, fine = (error_before_a_piston(cells, gain) for cells in (50, 100))
-    # Orders of 2.1 and 1.85 of the mean, 2.0 and 1.7 of the largest error.
+    # Orders of 2.05 and 1.85 of the mean, 2.0 and 1.8 of the largest error.
     assert coarse[0] / fine[0] > 3.2 and coarse[1] / fine[1] > 2.7, (coarse, fine)
     # Of the pressure at the piston, in which a front 0.54 c fast has risen over 30 cells.
     assert fine[1] < 5e-3 and fine[2] < 0.01, fine

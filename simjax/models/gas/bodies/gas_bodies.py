@@ -121,7 +121,8 @@ class GasBodies(eqx.Module):
         if self.solid.moving:
             off = cells_off(domain, layout, distance)
             return own_share(off + 1), gas_share(off)
-        return ((distance > 0).astype(dtype),) * 2
+        fluid = (distance > 0).astype(dtype)
+        return fluid, fluid
 
     def surroundings(
         self, domain: Domain, plain: FieldLayout, fields: tuple, layouts: tuple, t, params: Any, gas_constant

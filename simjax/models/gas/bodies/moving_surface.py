@@ -67,8 +67,8 @@ def own_share(cells: Array) -> Array:
 def gas_share(cells: Array) -> Array:
     """The share of the gas in a cell whose centre is so many cells off the surface.
 
-    Its slope is a hat, two cells wide: along an axis the shares of all cells sum to the length that the gas has, and what
-    the surface sweeps does not jump.
+    Its slope is a hat, two cells wide: along an axis the shares of all cells sum to the length that the gas has, and
+    what the surface sweeps does not jump.
     """
     part = jnp.clip(cells, -1.0, 1.0)
     return 0.5 + part * (1 - 0.5 * jnp.abs(part))
