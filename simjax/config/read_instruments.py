@@ -57,7 +57,7 @@ def site_of(keys: Mapping[str, Any], found: Mapping[str, Any], context: Context)
 
 def _read_one(where: str, value: Mapping[str, Any], site: Site, context: Context) -> InstrumentConfig | None:
     problems, before = context.problems, len(context.problems)
-    kind = _kind_of(where, value, site, context)
+    kind = _kind_of(where, value, context)
     if kind is None:
         return None
     entry = _Entry(where, kind, value, site, problems)
@@ -78,7 +78,7 @@ def _read_one(where: str, value: Mapping[str, Any], site: Site, context: Context
     return InstrumentConfig(kind, name or "", of, every, given) if len(problems) == before else None
 
 
-def _kind_of(where: str, value: Mapping[str, Any], site: Site, context: Context) -> str | None:
+def _kind_of(where: str, value: Mapping[str, Any], context: Context) -> str | None:
     """The kind whose key an entry has; a class of the user's own is made known. None after telling why not."""
     schema, problems = context.schema, context.problems
     try:
@@ -122,7 +122,7 @@ class _Entry:
         if refusal.value is None:
             self.problems.say(path, f"{path}: expected {refusal.expected}{hint}")
         else:
-            self.problems.add(path, refusal.value, f"{refusal.expected}", refusal.hint)
+            self.problems.add(path, refusal.value, refusal.expected, refusal.hint)
 
     def read_names(self) -> tuple[str, ...]:
         """The names that it looks at, each once; none after telling why not."""
@@ -181,13 +181,10 @@ class _Entry:
         for key in (*beside, *(() if takes or OF not in self.value else (OF,))):
             self.problems.unknown(self.where, key, (self.kind, *takes, "every", "name"))
         below = self.value[self.kind]
-        if isinstance(below, Mapping):
-            return below
-        kinds: Mapping[str, Kind] | str = self.cls.keys_for({}, self.site)
-        if below is None and not kinds:
-            return {}
-        wanted = kinds if isinstance(kinds, str) else f"keys {', '.join(kinds)}" if kinds else "null: it has no keys"
-        self.problems.add(self.path, below, wanted)
+        if below is None or isinstance(below, Mapping):
+            return below or {}
+        kinds = self.cls.keys_for({}, self.site)
+        self.problems.add(self.path, below, kinds if isinstance(kinds, str) else f"keys {', '.join(kinds) or 'none'}")
         return None
 
     def _tell_unknown(self, key: str, kinds: Mapping[str, Kind]) -> None:

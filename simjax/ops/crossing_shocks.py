@@ -16,13 +16,17 @@ from simjax.stencil.materialise import transposed_anew
 
 WEAK, STRONG = 0.3, 0.6
 """Strengths of a shock, from one cell before a cell to one cell behind it, from which it counts, and counts in full."""
+RISE = 1.4
+"""Weight of the change of pressure beside the drop of the velocity. In the last cell of a shock the pressure is the high
+one behind it, of which its change is a small share: without the weight the bow shock of a cylinder at Mach 10 is uneven
+by 0.11 of a cell, with it by 0.02."""
 
 
 def across_faces(padded: Primitive, ndim: int) -> tuple[Array, ...]:
     """For each axis the share, 0 to 1, in cells of shocks along other axes, which run across the faces along this one.
 
-    The strength of a shock along an axis is the drop of the velocity over sqrt(p / rho), or the change of pressure over
-    p, whichever is less: shear layers have no change of pressure, and expansions have no drop. Of all other axes the
+    The strength of a shock along an axis is the drop of the velocity over sqrt(p / rho), or `RISE` times the change of
+    pressure over p, whichever is less: shear layers have no change of pressure, and expansions have no drop. Of all other axes the
     largest counts. The block is padded along all axes; the outermost cells along the others are left out.
     """
 
@@ -35,7 +39,7 @@ def across_faces(padded: Primitive, ndim: int) -> tuple[Array, ...]:
 
 def strength(drop: Array, change: Array, density: Array, pressure: Array) -> Array:
     """Share, 0 to 1, of a shock in a cell, from the drop of the velocity and the change of pressure across it."""
-    found = jnp.minimum(drop * jnp.sqrt(density / pressure), jnp.abs(change) / pressure)
+    found = jnp.minimum(drop * jnp.sqrt(density / pressure), RISE * jnp.abs(change) / pressure)
     return jnp.clip((found - WEAK) * (1 / (STRONG - WEAK)), 0, 1)
 
 

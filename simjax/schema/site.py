@@ -47,7 +47,7 @@ class Site:
         return self.periodic is None or self.periodic[self.axes.index(axis)]
 
     def outside(self, point: Sequence[float]) -> str:
-        """A sentence on the place expected for a point outside of the box; "" for one inside, and without a known box."""
+        """A sentence on the place expected for a point outside of the box; "" inside, and without a known box."""
         if self.lower is None or self.upper is None:
             return ""
         box = list(zip(self.axes, self.lower, self.upper, strict=True))
