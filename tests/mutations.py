@@ -898,6 +898,13 @@ MUTATIONS = [
         "tests/ops/test_standing_shocks.py::test_strong_shocks_at_rest_are_told_from_others",
     ),
     Mutation(
+        "a shock between two cells counts as one that stands in them",
+        "ops/standing_shocks.py",
+        "return found * within * ",
+        "return found * ",
+        "tests/ops/test_standing_shocks.py::test_a_shock_without_a_cell_in_its_midst_keeps_its_states",
+    ),
+    Mutation(
         "at a standing shock face values are of weighted parabolas",
         "ops/standing_shocks.py",
         "value + share * (center",

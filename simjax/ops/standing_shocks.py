@@ -19,9 +19,13 @@ PASSING = 0.5
 a shock counts as one that moves. Across a shock at rest it does not change; across one that runs into a gas at rest by
 twice the mean, and by half of it across one of Mach 10 that moves at about a tenth of its speed through the gas."""
 
+WITHIN = 4.0
+"""Weight of the part of the rise of pressure that lies on either side of a cell within a shock: from a quarter on it
+counts in full. A shock without a cell in its midst has exact states on both sides; limited slopes there feed noise."""
+
 
 def share_of(before: Primitive, cell: Primitive, behind: Primitive, axis: int) -> Array:
-    """The share of a strong shock along an axis that stands in a cell, 0 to 1, from the next cells on both sides."""
+    """The share, 0 to 1, of a strong shock along an axis that stands in a cell in its midst, from those beside it."""
     found = strength(
         before.velocity[axis] - behind.velocity[axis], before.pressure - behind.pressure, cell.density, cell.pressure
     )
@@ -29,7 +33,10 @@ def share_of(before: Primitive, cell: Primitive, behind: Primitive, axis: int) -
     size = 0.5 * (jnp.abs(first) + jnp.abs(second))
     flows = size > 0
     change = jnp.where(flows, jnp.abs(first - second) / jnp.where(flows, size, 1), PASSING)
-    return found * jnp.maximum(1 - change * (1 / PASSING), 0)
+    rise = behind.pressure - before.pressure
+    part = jnp.where(rise == 0, 0, (cell.pressure - before.pressure) / jnp.where(rise == 0, 1, rise))
+    within = jnp.clip(WITHIN * jnp.minimum(part, 1 - part), 0, 1)
+    return found * within * jnp.maximum(1 - change * (1 / PASSING), 0)
 
 
 def limited_at_shocks(

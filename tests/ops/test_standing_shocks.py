@@ -21,9 +21,10 @@ def cell(state):
     return Primitive(density, (u,), pressure)
 
 
-def share(before, behind):
-    """Share in the cell behind the jump."""
-    return float(share_of(cell(before), cell(behind), cell(behind), 0)[0])
+def share(before, behind, part=0.5):
+    """Share in a cell that has so much of the change of each number."""
+    midst = [a + part * (b - a) for a, b in zip(before, behind, strict=True)]
+    return float(share_of(cell(before), cell(midst), cell(behind), 0)[0])
 
 
 @pytest.mark.parametrize(
@@ -43,6 +44,10 @@ def test_strong_shocks_at_rest_are_told_from_others(states, expected):
     assert share(*states) == pytest.approx(expected, abs=1e-12)
 
 
+def test_a_shock_without_a_cell_in_its_midst_keeps_its_states():
+    assert [share(*shock(10.0), part) for part in (0.0, 0.125, 0.25, 0.75, 1.0)] == pytest.approx([0, 0.5, 1, 1, 0])
+
+
 def test_the_share_of_a_shock_falls_as_it_moves():
     """The slow shock of Arora and Roe (1997): momentum changes by 0.31 of 3.28, 0.19 of `PASSING`."""
     assert share((1.0, 3.44, 1.0), (3.86, 0.81, 10.3334)) == pytest.approx(1 - (3.44 - 3.1266) / 3.2833 / 0.5, abs=1e-4)
@@ -56,9 +61,10 @@ def test_a_shock_counts_by_the_lesser_of_drop_and_rise():
 
 
 def around_a_jump(before, behind):
-    """Six cells around a face, three of each of two states that are rough by a thousandth."""
-    rng = np.random.default_rng(3)
-    return [cell([v * (1 + 1e-3 * rng.uniform(-1, 1)) for v in state]) for state in (before,) * 3 + (behind,) * 3]
+    """Six cells around a face: two of a state, one of the mean, three of another state, all rough by a thousandth."""
+    rng, midst = np.random.default_rng(3), [0.5 * (a + b) for a, b in zip(before, behind, strict=True)]
+    states = (before, before, midst, behind, behind, behind)
+    return [cell([v * (1 + 1e-3 * rng.uniform(-1, 1)) for v in state]) for state in states]
 
 
 def limited(cells):
