@@ -53,7 +53,7 @@ def rings_of(domain: Domain, layout: FieldLayout, dtype) -> Rings | None:
 def shares_of_neighbours(
     domain: Domain, layout: FieldLayout, component: int | None, dtype
 ) -> tuple[Array, Array] | None:
-    """What neighbours below and above along r count with in the Laplacian, over what they do on a Cartesian grid.
+    """Weights of neighbours below and above along r in the Laplacian, over those on a Cartesian grid.
 
     component: of a velocity on faces; None: at cell centres. None on a Cartesian grid. See `staggered.laplacian`.
     """

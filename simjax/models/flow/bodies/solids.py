@@ -377,7 +377,7 @@ def _shares_projected(area: Sequence[Array], depths: Sequence[Array], cell: floa
 
 
 def frictions(domain: Domain, layout: FieldLayout, faces: Faces, axis: int) -> Friction:
-    """What bodies do to a component of the velocity beside their surface, in their box. layout: of the pressure."""
+    """The friction of bodies on a component of the velocity beside their surface, in their box. layout: of pressure."""
     depth, box = faces.depth[axis], faces.box
     rings = shares_of_neighbours(domain, layout, axis, depth.dtype)
     widths = _around_box(box, domain.spacing(layout, 1, depth.dtype))
