@@ -16,8 +16,8 @@ from simjax.core.mappings import lines
 from simjax.errors import ConfigurationError
 from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
-from simjax.models.flow.bodies.solid_scalars import SolidSurface
 from simjax.models.flow.bodies.solid_reaction import still
+from simjax.models.flow.bodies.solid_scalars import SolidSurface
 from simjax.models.flow.bodies.solids import Solid
 from simjax.models.flow.incompressible import Incompressible, Params, State
 from simjax.models.flow.passive_scalar import Params as ScalarParams
