@@ -891,27 +891,6 @@ MUTATIONS = [
         "tests/models/gas/test_blunt_bodies.py::test_strong_shocks_across_a_face_are_told_from_others",
     ),
     Mutation(
-        "a shock that moves counts as one that stands",
-        "ops/standing_shocks.py",
-        "1 - change * (1 / PASSING)",
-        "1 - 0 * change * (1 / PASSING)",
-        "tests/ops/test_standing_shocks.py::test_strong_shocks_at_rest_are_told_from_others",
-    ),
-    Mutation(
-        "a shock between two cells counts as one that stands in them",
-        "ops/standing_shocks.py",
-        "return found * within * ",
-        "return found * ",
-        "tests/ops/test_standing_shocks.py::test_a_shock_without_a_cell_in_its_midst_keeps_its_states",
-    ),
-    Mutation(
-        "at a standing shock face values are of weighted parabolas",
-        "ops/standing_shocks.py",
-        "value + share * (center",
-        "value + 0 * share * (center",
-        "tests/ops/test_standing_shocks.py::test_beside_a_standing_shock_slopes_are_limited",
-    ),
-    Mutation(
         "along a strong shock contacts are kept",
         "ops/gas.py",
         "f + crossing * (g - f)",

@@ -26,7 +26,6 @@ from simjax.ops.riemann import (
     squared_norm,
 )
 from simjax.ops.spacing import Spacing
-from simjax.ops.standing_shocks import limited_at_shocks
 from simjax.stencil.materialise import for_each_leaf, formed_once, held_in_reverse, shared_in_reverse, stored
 from simjax.stencil.windows import Windows, differences_of_windows, of_windows
 
@@ -139,7 +138,7 @@ def limited_faces(
 
     def states(found, around, given):
         cells = _at_rest(around, given)
-        left, right = _sides(to_faces, found, around, given, axis, scheme)
+        left, right = to_faces(found, cells, given.gamma)
         share = jnp.minimum(state_share(left, cells[width - 1]), state_share(right, cells[width]))
         return _limited_states((left, right), cells), share
 
@@ -183,8 +182,8 @@ def _flux_parts(axis: int, scheme: GasScheme) -> tuple[Callable, list[Callable]]
     *before, to_faces = _face_states(axis, scheme)
 
     def states(found, around, given) -> tuple[Primitive, Primitive]:
-        sides = _sides(to_faces, found, around, given, axis, scheme)
-        return stored(_limited_states(sides, _at_rest(around, given)))
+        cells = _at_rest(around, given)
+        return stored(_limited_states(to_faces(found, cells, given.gamma), cells))
 
     def limited(flux, around, given) -> Conserved:
         return stored(limit_flux(flux, *_cells_at_face(around, given, axis)))
@@ -214,15 +213,6 @@ def _at_rest(around, given) -> list[Primitive]:
 
 def _of_cells_at_rest(part: Callable) -> Callable:
     return lambda found, around, given: part(found, _at_rest(around, given), given.gamma)
-
-
-def _sides(to_faces: Callable, found, around, given, axis: int, scheme: GasScheme) -> tuple[Primitive, Primitive]:
-    """Values on both sides of each face; by weighted parabolas those at a standing shock are of limited slopes."""
-    resting = _at_rest(around, given)
-    sides = to_faces(found, resting, given.gamma)
-    if scheme.regularised or not scheme.reach:
-        return sides
-    return limited_at_shocks(sides, resting, [cell for cell, *_ in around], axis)
 
 
 def _limited_states(sides: tuple[Primitive, Primitive], cells: list[Primitive]) -> tuple[Primitive, Primitive]:

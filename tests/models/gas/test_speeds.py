@@ -35,11 +35,11 @@ def test_noise_of_a_shock_in_a_duct_does_not_grow_by_the_default_scheme(noise):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mach, between, end", [(7.0, 0.5, 40.0), (10.0, 0.3, 120.0), (10.0, 0.0, 40.0)])
-def test_noise_across_a_shock_at_rest_decays(mach, between, end):
-    """For good: the default scheme makes 300 times as much of it at Mach 10 until t = 120 without `standing_shocks`."""
+@pytest.mark.parametrize("mach, between", [(7.0, 0.5), (10.0, 0.3), (10.0, 0.0)])
+def test_noise_across_a_shock_at_rest_decays(mach, between):
+    """HLLC makes hundreds of times as much of it at Mach 10."""
     model, state = shock_at_rest(WENO, mach, between, noise=NOISE)
-    assert speed_across(run(model, state, end, most=10_000)) < 0.1 * NOISE
+    assert speed_across(run(model, state, 40.0)) < 0.1 * NOISE
 
 
 def kept(scheme, mach, integrator="rk4"):
