@@ -55,7 +55,7 @@ def unevenness(places, y, density):
 def test_a_bow_shock_at_mach_10_has_no_carbuncle(name):
     places, y, density, pressure = bow_shock(SCHEMES[name])
     uneven, rough = unevenness(places, y, density)
-    # 0.02 cell and 1.9 % (MC), 0.002 and 2.2 % (WENO5-Z), as by `hll`: of the shock's steps in the grid.
+    # 0.02 cell and 1.9 % (MC), 0.0003 and 1.7 % (WENO5-Z), as by `hll`: of the shock's steps in the grid.
     # By `hllc`, and without `crossing_shocks`, 0.4 to 0.8 cell and 2 to 4 %.
     assert uneven < 0.1 and rough < 0.025, (uneven, rough)
     # Rayleigh's formula for the pressure that brings the stream to rest behind a normal shock.
