@@ -117,7 +117,7 @@ def test_an_own_instrument_sees_the_same_on_devices_in_members_and_in_statistics
         lines = (one / "metrics.jsonl").read_text().splitlines()
         written = [json.loads(line)["energy"] for line in lines]
         np.testing.assert_allclose(numbers.energy, written, rtol=1e-14)  # rounded apart
-    cut = run(tmp_path / "cut", {**looking, "mesh": {"shape": [2, 4]}})
+    cut = run(tmp_path / "cut", {**looking, "mesh": {"x": 2, "y": 4}})
     vary = {"size": 2, "vary": {"parameters.height": {"values": [0.5, 0.7]}}}
     members = run(tmp_path / "members", {**looking, "ensemble": vary})
     with sj.open_output(cut, "power_means") as decomposed, sj.open_output(members, "power_means") as both:
