@@ -162,3 +162,19 @@ ad.primitive_jvps[linear_map_p] = _push_forward
 ad.primitive_transposes[linear_map_p] = _pull_back
 batching.primitive_batchers[linear_map_p] = _over_members
 mlir.register_lowering(linear_map_p, mlir.lower_fun(_value, multiple_results=True))
+
+
+def with_transpose(transpose: Callable, function: Callable, *arguments):
+    """`function(*arguments)`, which reverse mode transposes by `transpose(arguments, cotangents)`."""
+
+    @jax.custom_jvp
+    def value(*arguments):
+        return function(*arguments)
+
+    @value.defjvp
+    def _slopes(primals, tangents):
+        back = functools.partial(transpose, primals)
+        forward = linear_map(lambda tangents: jax.jvp(function, primals, tangents)[1], back, tangents)
+        return value(*primals), forward
+
+    return value(*arguments)

@@ -136,9 +136,8 @@ def limited_faces(
     width = scheme.interpolation.width
     *before, to_faces = _face_states(axis, scheme)
 
-    def states(found, around, given):
-        cells = _at_rest(around, given)
-        left, right = to_faces(found, cells, given.gamma)
+    def states(found, cells, gamma):
+        left, right = to_faces(found, cells, gamma)
         share = jnp.minimum(state_share(left, cells[width - 1]), state_share(right, cells[width]))
         return _limited_states((left, right), cells), share
 
@@ -148,7 +147,7 @@ def limited_faces(
             flux = part(flux, around, given)
         return jnp.minimum(share, flux_share(flux, *_cells_at_face(around, given, axis)))
 
-    parts = [*map(_of_cells_at_rest, before), states, share]
+    parts = [*map(_of_cells_at_rest, (*before, states)), share]
     around = _cells_around(padded, axis, ndim, scheme)
     return of_windows(_of_cell(axis), parts, *around, _Given(gamma, rises), ndim) < 1
 
@@ -181,20 +180,19 @@ def _flux_parts(axis: int, scheme: GasScheme) -> tuple[Callable, list[Callable]]
     """Arguments of `of_windows` for fluxes: values of a cell, and the parts of a flux."""
     *before, to_faces = _face_states(axis, scheme)
 
-    def states(found, around, given) -> tuple[Primitive, Primitive]:
-        cells = _at_rest(around, given)
-        return stored(_limited_states(to_faces(found, cells, given.gamma), cells))
+    def states(found, cells, gamma) -> tuple[Primitive, Primitive]:
+        return stored(_limited_states(to_faces(found, cells, gamma), cells))
 
     def limited(flux, around, given) -> Conserved:
         return stored(limit_flux(flux, *_cells_at_face(around, given, axis)))
 
-    parts = [*map(_of_cells_at_rest, before), states, *_upwind_parts(axis, scheme), limited]
+    parts = [*map(_of_cells_at_rest, (*before, states)), *_upwind_parts(axis, scheme), limited]
     return _of_cell(axis), parts
 
 
 def _of_cell(axis: int) -> Callable:
-    """The part that gives primitives, conserved densities, their exact flux, the fastest signal and
-    what else a cell has: Sigma and the share of shocks along other axes."""
+    """The part that gives primitives, conserved densities, their exact flux, the fastest signal and other values of a
+    cell: Sigma, and the share of shocks along other axes."""
 
     def of_cell(w: Primitive, given) -> tuple[Primitive, Conserved, Conserved, Array, tuple]:
         q = conserved(w, given.gamma)

@@ -76,32 +76,42 @@ def vectors_refusals(of: Sequence[str], site: Site) -> Iterator[Refusal]:
             yield Refusal("of", f"a scalar or a vector; write one of {', '.join(parts)}", name)
 
 
+class OfSite(Plain):
+    """A kind of value that depends on the site of the run."""
+
+    def within(self: Any, site: Site) -> Kind:
+        """The kind of value at a site."""
+        return dataclasses.replace(self, site=site)
+
+
 @dataclass(frozen=True)
-class PerAxis(Plain):
+class PerAxis(OfSite):
     """A list of one value for each axis of the run.
 
     Examples:
         >>> sj.PerAxis(sj.Integer(1), "numbers of cells").allowed
-        'a list of numbers of cells, one per axis, each a whole number >= 1'
+        'a list of 1 to 3 numbers of cells, one per axis, each a whole number >= 1'
     """
 
     element: Kind
     noun: str = "numbers"
+    site: Site | None = None
+
+    @property
+    def _values(self) -> ListOf:
+        least, most = (1, 3) if self.site is None else (self.site.ndim,) * 2
+        return ListOf(self.element, least, most, noun=f"{self.noun}, one per axis")
 
     @property
     def allowed(self) -> str:
-        return f"a list of {self.noun}, one per axis, each {self.element.allowed}"
+        return self._values.allowed
 
-    def within(self, site: Site) -> Kind:
-        """The kind on the axes of a run."""
-        return ListOf(self.element, site.ndim, site.ndim, noun=f"{self.noun}, one per axis")
-
-    def read(self, path: str, value: Any, problems: ConfigErrors) -> Any:
-        return ListOf(self.element, 1, 3, noun=self.noun).read(path, value, problems)
+    def read(self, path: str, value: Any, problems: ConfigErrors) -> tuple | None:
+        return self._values.read(path, value, problems)
 
 
 @dataclass(frozen=True)
-class Point(Plain):
+class Point(OfSite):
     """The coordinates of a point in the box of the run.
 
     Examples:
@@ -122,10 +132,6 @@ class Point(Plain):
     def allowed(self) -> str:
         return "the coordinates of a point in the box" if self.site is None else self._numbers.allowed
 
-    def within(self, site: Site) -> Kind:
-        """The kind in the box of a run."""
-        return Point(site)
-
     def read(self, path: str, value: Any, problems: ConfigErrors) -> tuple[float, ...] | None:
         point = self._numbers.read(path, value, problems)
         if point is None or self.site is None:
@@ -137,7 +143,7 @@ class Point(Plain):
 
 
 @dataclass(frozen=True)
-class Points(Plain):
+class Points(OfSite):
     """A list of points in the box of the run.
 
     Examples:
@@ -155,29 +161,20 @@ class Points(Plain):
     def allowed(self) -> str:
         return self._points.allowed
 
-    def within(self, site: Site) -> Kind:
-        """The kind in the box of a run."""
-        return Points(site)
-
     def read(self, path: str, value: Any, problems: ConfigErrors) -> tuple | None:
         return self._points.read(path, value, problems)
 
 
 @dataclass(frozen=True)
-class PlaceAlong(Plain):
+class PlaceAlong(OfSite):
     """A place along an axis of the run, within its box."""
 
     axis: str
     site: Site | None = None
-    optional: bool = True
 
     @property
     def allowed(self) -> str:
         return Real(formula=True).allowed
-
-    def within(self, site: Site) -> Kind:
-        """The kind in the box of a run."""
-        return PlaceAlong(self.axis, site)
 
     def read(self, path: str, value: Any, problems: ConfigErrors) -> float | None:
         place, site = Real(formula=True).read(path, value, problems), self.site
@@ -192,7 +189,7 @@ class PlaceAlong(Plain):
 
 
 @dataclass(frozen=True)
-class AxisName(Plain):
+class AxisName(OfSite):
     """The name of an axis of the run; `even`: of a periodic one with cells of one width.
 
     Examples:
@@ -208,10 +205,6 @@ class AxisName(Plain):
         if self.site is not None:
             return Choice(self.site.axes).allowed
         return "the name of a periodic axis with cells of one width" if self.even else "the name of an axis"
-
-    def within(self, site: Site) -> Kind:
-        """The kind on the axes of a run."""
-        return AxisName(self.even, site)
 
     def read(self, path: str, value: Any, problems: ConfigErrors) -> str | None:
         site = self.site
@@ -230,4 +223,4 @@ class AxisName(Plain):
 
 def bound(kind: Kind, site: Site) -> Kind:
     """A kind of a key as it is at a site."""
-    return kind.within(site) if hasattr(kind, "within") else kind  # pyright: ignore[reportAttributeAccessIssue]
+    return kind.within(site) if isinstance(kind, OfSite) else kind

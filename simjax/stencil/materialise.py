@@ -16,7 +16,7 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.experimental.xla_metadata import set_xla_metadata
 from jax.extend.core import JaxprEqn
 
-from simjax.jaxpr.linear_map import fixed_linear_map, linear_map
+from simjax.jaxpr.linear_map import fixed_linear_map, with_transpose
 from simjax.stencil.formulation import stores_values
 
 STORED = "stored"
@@ -121,22 +121,12 @@ def transposed_anew(function: Callable, *arguments):
     if stores_values():
         return function(*arguments)
 
-    @jax.custom_jvp
-    def value(*arguments):
-        return function(*arguments)
+    def transpose(primals, cotangents):
+        # A factor of one that no compiler knows: it would else take what the function has formed, and store that.
+        one = held(jnp.ones((), jnp.result_type(*jax.tree.leaves(primals))))
+        return jax.vjp(function, *jax.tree.map(lambda x: x * one, primals))[1](cotangents)
 
-    @value.defjvp
-    def _slopes(primals, tangents):
-        def transpose(cotangents):
-            # A factor of one that no compiler knows: it would else take what the function has formed, and store that.
-            one = held(jnp.ones((), jnp.result_type(*jax.tree.leaves(primals))))
-            return jax.vjp(function, *jax.tree.map(lambda x: x * one, primals))[1](cotangents)
-
-        return value(*primals), linear_map(
-            lambda tangents: jax.jvp(function, primals, tangents)[1], transpose, tangents
-        )
-
-    return value(*arguments)
+    return with_transpose(transpose, function, *arguments)
 
 
 def shared_in_reverse(tree):

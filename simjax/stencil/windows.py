@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from simjax.jaxpr.linear_map import linear_map
+from simjax.jaxpr.linear_map import with_transpose
 from simjax.stencil.formulation import stores_values
 from simjax.stencil.kernels.operands import Sums
 from simjax.stencil.kernels.tiles import rows_of_16_bytes
@@ -86,7 +86,7 @@ def of_windows(
             return _transposed_in_parts(of_cell, parts, windows, primals, cotangents, ndim)
         return _transposed(of_cell, parts, windows, primals, cotangents, ndim, fused)
 
-    return _with_transpose(transpose, evaluated, blocks, given)
+    return with_transpose(transpose, evaluated, blocks, given)
 
 
 def differences_of_windows(
@@ -111,7 +111,7 @@ def differences_of_windows(
     def transpose(primals, cotangents):
         return _transposed(of_cell, parts, windows, primals, cotangents, ndim, fused, of_differences=True)
 
-    return _with_transpose(transpose, evaluated, blocks, given)
+    return with_transpose(transpose, evaluated, blocks, given)
 
 
 def difference_of_neighbors(u: Array, axis: int) -> Array:
@@ -129,22 +129,6 @@ def _on_faces(of_cell: Callable, parts: Sequence[Callable], windows: Windows, nd
 def _of_face(parts: Sequence[Callable], around, given):
     """Result of the last part, from the cells around a face."""
     return functools.reduce(lambda found, part: part(found, around, given), parts, None)
-
-
-def _with_transpose(transpose: Callable, function: Callable, *arguments):
-    """`function(*arguments)`, which reverse mode transposes by `transpose(arguments, cotangents)`."""
-
-    @jax.custom_jvp
-    def value(*arguments):
-        return function(*arguments)
-
-    @value.defjvp
-    def _slopes(primals, tangents):
-        back = functools.partial(transpose, primals)
-        forward = linear_map(lambda tangents: jax.jvp(function, primals, tangents)[1], back, tangents)
-        return value(*primals), forward
-
-    return value(*arguments)
 
 
 def _transposed(

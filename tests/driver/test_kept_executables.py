@@ -12,6 +12,7 @@ import pytest
 from jax._src import compilation_cache
 
 import simjax as sj
+from simjax.config import validate
 from simjax.driver.programs import compile_cache, program_identity
 from simjax.driver.programs.kept_executables import (
     KeptExecutables,
@@ -21,6 +22,7 @@ from simjax.driver.programs.kept_executables import (
 )
 from simjax.driver.programs.program_identity import identity_of, is_foreign
 from simjax.driver.shared_programs import forget_programs
+from simjax.instruments.histogram import Histogram
 from simjax.run import COLLECTIONS, main
 
 QUIET = ["output.report=false", "output.animation=false"]
@@ -269,11 +271,19 @@ def test_code_of_a_user_is_never_taken_from_an_earlier_process(programs):
     class Decay(sj.CenteredModel):
         fields, parameters = ("u",), {"rate": 1.0}
 
+    @sj.instrument("counted")
+    class Counted(Histogram):
+        pass
+
     config = sj.load("sod").config
     with executables_of_earlier_processes():
         assert kept_executables(config) is not None
         own = sj.configure(Decay, grid={"shape": [8]}, initial={"u": 1}, time={"end": 1, "output_every": 1, "dt": 0.1})
         assert kept_executables(own.config) is None
+        for kind, keeps in (("histogram", True), ("counted", False)):
+            seen = {kind: {"bins": 4, "lower": 0, "upper": 1}, "of": "density"}
+            changed = {**config.write(), "outputs": [seen]}
+            assert (kept_executables(validate(changed)) is not None) == keeps, kind
     assert kept_executables(config) is None  # outside of commands
     assert not is_foreign([jnp.sin, jax.jit, {"a": (1, "b")}, sj.Grid((4,))])
 

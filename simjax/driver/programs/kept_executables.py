@@ -56,7 +56,8 @@ def kept_executables(config: Config) -> KeptExecutables | None:
     looks: Any = [getattr(settings, f"jax_{name}", False) for name in ("debug_nans", "debug_infs", "disable_jit")]
     if not _TAKES or programs is None or any(looks) or config.profile or processes().count > 1:
         return None
-    identity = None if is_foreign((config, config.schema)) else identity_of(config)
+    code = config, config.schema, [one.kind_class for one in config.outputs]
+    identity = None if is_foreign(code) else identity_of(config)
     return None if identity is None else KeptExecutables(identity, programs)
 
 

@@ -260,10 +260,8 @@ class Compressible(GasReadings, GasBalances, ExplicitModel):
         layouts = (*layouts, (self.plain,) * len(rings))
 
         def tendency(heat, velocity, pressure, scalars, pulls, conducted, entropic, rings, spacing):
-            padded, conducted = (
-                padded_gas(heat, velocity, pressure, scalars, entropic, self.scheme),
-                (*conducted, heat)[0],
-            )
+            padded = padded_gas(heat, velocity, pressure, scalars, entropic, self.scheme)
+            conducted = (*conducted, heat)[0]
             return self._tendency(padded, conducted, dict(zip(walled, pulls, strict=True)), rings, params, spacing)
 
         slope = self.domain.apply_spaced(tendency, (*fields, rings), layouts, self.width, t)

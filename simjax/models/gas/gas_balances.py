@@ -28,10 +28,8 @@ class GasBalances(Balanced):
         fields, layouts, walled = self.read(state, params, t)
 
         def flux(heat, velocity, pressure, scalars, pulls, conducted, entropic, spacing):
-            padded, conducted = (
-                padded_gas(heat, velocity, pressure, scalars, entropic, self.scheme),
-                (*conducted, heat)[0],
-            )
+            padded = padded_gas(heat, velocity, pressure, scalars, entropic, self.scheme)
+            conducted = (*conducted, heat)[0]
             pull = dict(zip(walled, pulls, strict=True)).get(axis)
             return self._axis_flux(padded, conducted, axis, pull, params, spacing)[0]
 

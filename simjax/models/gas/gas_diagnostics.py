@@ -37,10 +37,8 @@ def limited_by_axis(model: Any, t, state, params) -> Iterator[Array]:
     domain, width = model.domain, model.width
     fields, layouts, walled = model.read(state, params, t)
     heat, velocity, pressure, scalars, pulls, _, entropic = domain.pad(fields, layouts, width, t)
-    padded, pulls = (
-        padded_gas(heat, velocity, pressure, scalars, entropic, model.scheme),
-        dict(zip(walled, pulls, strict=True)),
-    )
+    padded = padded_gas(heat, velocity, pressure, scalars, entropic, model.scheme)
+    pulls = dict(zip(walled, pulls, strict=True))
     spacing = domain.spacing(model.plain, width, state.density.dtype)
     for axis in range(domain.grid.ndim):
         rises = model.rises(padded, axis, pulls.get(axis), params, spacing)
