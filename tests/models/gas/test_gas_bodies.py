@@ -257,6 +257,7 @@ def test_a_cylinder_has_a_bow_shock():
     assert abs(float(model.diagnostics(0.0, end, IDEAL)["mass_from_bodies"])) < 0.01 * 4.2
 
 
+@pytest.mark.slow
 def test_gas_that_meets_a_wall_faster_than_sound_turns_round():
     """Linear up to the surface, the velocity of ghost cells near it would let such a gas pass for ever."""
     stream = GasInflow(density=1.4, pressure=1.0, velocity=(3.0,))

@@ -100,6 +100,7 @@ def test_cells_that_are_long_and_narrow_beside_a_surface_are_refused():
         gas((24, 48), [PERIODIC] * 2, MUSCL, (0.0, 0.0), (1.0, 1.0), solid=ball)
 
 
+@pytest.mark.slow
 def test_a_surface_that_is_thinner_than_the_mean_width_of_cells_is_read():
     core = "0.05*(2*s - 1) + 0.95*(2*s - 1)**7"
     ball = Solid(lambda t, x, y: jnp.hypot(x, y) - 0.15)
