@@ -11,6 +11,7 @@ from simjax.config.experiments import with_experiments
 from simjax.config.fields import read_fields
 from simjax.config.inverse_section import read_inverse
 from simjax.config.own_models import find_model, find_parts
+from simjax.config.read_expressions import with_expressions
 from simjax.config.read_instruments import read_instruments
 from simjax.config.read_sponge import read_sponge
 from simjax.config.read_storage import read_storage
@@ -40,6 +41,7 @@ from simjax.schema.config import (
     TimeConfig,
 )
 from simjax.schema.config_errors import ConfigErrors, closest
+from simjax.schema.expressions import with_named_expressions
 from simjax.schema.kinds import Choice, ListOf, Nested, read_section, tell_missing
 from simjax.schema.locate import credentials_problem, input_folders, is_url, locate_run_folder, path_problem
 from simjax.schema.model_schema import AXES, ModelSchema
@@ -74,7 +76,7 @@ def validate(
     problems = ConfigErrors(below)
     _refuse_targets("", mapping, problems)
     problems.raise_if_any()
-    mapping = with_current_keys(read_schema(mapping))
+    mapping = with_named_expressions(with_current_keys(read_schema(mapping)))
     folders = folders or input_folders(())
     find_model(mapping.get("model"), folders)
     keys, ndim = _read_keys(mapping, problems), _count_axes(mapping)
@@ -102,6 +104,8 @@ def validate(
         counts = _count_free(schema, keys["initial"] or {})
         context = Context(schema, ndim, names, folders, problems, counts)
         found |= _read_sections(keys, context)
+        context = with_expressions(keys["expressions"] or {}, context)
+        found["expressions"] = dict(context.schema.expressions)
         found["particles"] = _locate_particles(keys["particles"], context)
         found["outputs"] = read_instruments(keys, found, context)
         found |= {"statistics": read_statistics(keys, found, context), "events": read_triggers(found, context)}

@@ -12,6 +12,7 @@ from simjax.errors import ConfigurationError
 from simjax.models.registry import MODELS
 from simjax.schema.devices import AUTO, AutoMesh, DistributedConfig, MeshConfig
 from simjax.schema.ensemble_section import EnsembleConfig, EnsembleKeys
+from simjax.schema.expressions import Expression
 from simjax.schema.formula import Formula
 from simjax.schema.instruments import Instruments
 from simjax.schema.inverse import InverseConfig
@@ -279,6 +280,7 @@ class Config:
     stop: StopConfig | None = None
     events: tuple[EventConfig, ...] | None = None
     sponge: SpongeConfig | None = None
+    expressions: Mapping[str, Expression] = field(default_factory=dict)
 
     def write(self) -> dict[str, Any]:
         """The configuration as plain YAML values by key, every default filled in."""
@@ -286,7 +288,8 @@ class Config:
 
     @property
     def schema(self) -> ModelSchema:
-        return MODELS[self.model]
+        schema = MODELS[self.model]
+        return dataclasses.replace(schema, expressions=(*self.expressions.items(),)) if self.expressions else schema
 
     @property
     def fields(self) -> tuple[FieldSchema, ...]:
@@ -394,6 +397,9 @@ class Keys:
     )
     exact: Mapping[str, Any] | None = key(
         Table("variables with formulas", optional=True), None, about="solutions with which a run is compared"
+    )
+    expressions: Mapping[str, Any] | None = key(
+        Table("names with formulas of fields", optional=True), None, about="fields made of those of the run, by name"
     )
     time: TimeConfig = key(Nested(TimeConfig), about="time steps and frames")
     mesh: MeshConfig = key(

@@ -74,10 +74,15 @@ class Formula:
         if isinstance(text, bool) or not isinstance(text, (str, int, float)):
             raise ConfigurationError(f"{text!r} is not a formula; write a number or a text such as 'sin(x)'.")
         object.__setattr__(self, "text", text if isinstance(text, str) else repr(text))
-        parser = _Parser(self.text)
+        parser = self.parser(self.text)
         object.__setattr__(self, "tree", parser.parse())
         object.__setattr__(self, "names", frozenset(parser.names))
         object.__setattr__(self, "uses_noise", parser.uses_noise)
+
+    @staticmethod
+    def parser(text: str) -> Parser:
+        """What reads the text: the grammar."""
+        return Parser(text)
 
     @property
     def constant(self) -> float | None:
@@ -92,15 +97,20 @@ class Formula:
     def check_names(self, allowed: Collection[str], *, noise: bool = False) -> None:
         """Refuse a name that is not among `allowed`, and noise where it may not be called."""
         for name in sorted(self.names - set(allowed)):  # the first is enough: one sentence a formula
-            position = f"at column {_column_of(self.text, name)} of '{_shorten(self.text)}'"
+            position = f"at column {_column_of(self.text, name)} of '{shorten(self.text)}'"
             raise ConfigurationError(f"{position}: unknown name '{name}'; {_suggest(name, allowed)}")
         if self.uses_noise and not noise:
             raise ConfigurationError(
-                f"noise(...) in '{_shorten(self.text)}' is known to initial conditions only; leave it out."
+                f"noise(...) in '{shorten(self.text)}' is known to initial conditions only; leave it out."
             )
 
-    def __call__(self, namespace: Mapping[str, Any], module: ModuleType | None = None) -> Any:
-        """Evaluate with `module` (jax.numpy, or numpy by default) and the values of `namespace`."""
+    def __call__(
+        self,
+        namespace: Mapping[str, Any],
+        module: ModuleType | None = None,
+        operators: Mapping[str, Callable] | None = None,
+    ) -> Any:
+        """Evaluate with `module` (jax.numpy, or numpy by default), the values of `namespace` and further functions."""
         if module is None:
             import numpy
 
@@ -108,10 +118,11 @@ class Formula:
         missing = self.names - set(namespace)
         if missing:
             raise ConfigurationError(
-                f"the formula '{_shorten(self.text)}' needs {', '.join(sorted(missing))}; "
+                f"the formula '{shorten(self.text)}' needs {', '.join(sorted(missing))}; "
                 f"the namespace holds {', '.join(sorted(namespace))}."
             )
-        return _evaluate(self.tree, namespace, _array_functions(module), module)
+        functions = _array_functions(module) | dict(operators or {})
+        return _evaluate(self.tree, namespace, functions, module)
 
 
 @dataclass(frozen=True, init=False)
@@ -124,10 +135,10 @@ class Condition:
 
     def __init__(self, text: str):
         object.__setattr__(self, "text", text)
-        parser = _Parser(text)
+        parser = Parser(text)
         object.__setattr__(self, "tree", parser.parse(condition=True))
         if parser.uses_noise:
-            raise ConfigurationError(f"noise(...) in '{_shorten(text)}' is known to initial conditions only.")
+            raise ConfigurationError(f"noise(...) in '{shorten(text)}' is known to initial conditions only.")
         object.__setattr__(self, "names", frozenset(parser.names))
 
     def write(self) -> str:
@@ -146,7 +157,7 @@ def _suggest(name: str, allowed: Collection[str]) -> str:
     return f"known names are {', '.join(sorted(allowed))}."
 
 
-def _shorten(text: str, width: int = 60) -> str:
+def shorten(text: str, width: int = 60) -> str:
     return text if len(text) <= width else text[: width - 3] + "..."
 
 
@@ -157,7 +168,7 @@ def _column_of(text: str, name: str) -> int:
     return 1
 
 
-class _Parser:
+class Parser:
     """One pass over Python's syntax tree that keeps what the grammar knows and folds constants."""
 
     def __init__(self, text: str):
@@ -177,10 +188,10 @@ class _Parser:
             expression = ast.parse(self.text, mode="eval").body
         except SyntaxError as error:
             column = error.offset or 1
-            raise ConfigurationError(f"at column {column} of '{_shorten(self.text)}': {error.msg}.") from None
+            raise ConfigurationError(f"at column {column} of '{shorten(self.text)}': {error.msg}.") from None
         except (RecursionError, MemoryError, ValueError):
             raise ConfigurationError(
-                f"the formula '{_shorten(self.text)}' cannot be parsed; at most {MAXIMUM_NODES} terms and "
+                f"the formula '{shorten(self.text)}' cannot be parsed; at most {MAXIMUM_NODES} terms and "
                 f"{MAXIMUM_DEPTH} levels of nesting are accepted."
             ) from None
         if condition and not isinstance(expression, (ast.Compare, ast.BoolOp, ast.UnaryOp)):
@@ -190,7 +201,7 @@ class _Parser:
     def refuse(self, node: ast.AST, message: str) -> NoReturn:
         column = getattr(node, "col_offset", 0) + 1
         raise ConfigurationError(
-            f"at column {column} of '{_shorten(self.text)}': {message}{'' if message.endswith('?') else '.'}"
+            f"at column {column} of '{shorten(self.text)}': {message}{'' if message.endswith('?') else '.'}"
         )
 
     def read(self, node: ast.expr, depth: int) -> Tree:
@@ -212,7 +223,7 @@ class _Parser:
             return self.read_call(node, depth)
         if isinstance(node, (ast.Compare, ast.BoolOp)):
             self.refuse(node, "a comparison belongs in the first argument of where(...)")
-        self.refuse(node, f"'{_shorten(ast.get_source_segment(self.text, node) or '')}' is not part of a formula")
+        self.refuse(node, f"'{shorten(ast.get_source_segment(self.text, node) or '')}' is not part of a formula")
 
     def read_chain(self, node: ast.BinOp, depth: int) -> Tree:
         """Operations from left to right: a sum or product of many terms is one level deep, however long it is."""

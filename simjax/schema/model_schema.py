@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from simjax.schema.expressions import Expression
 from simjax.schema.exclusions import Exclusions
 from simjax.schema.troubles import Trouble
 
@@ -109,7 +110,8 @@ class ModelSchema:
     lengths and times are numbers, not metres and seconds. functions: coefficients of a `Config` that are read at places
     other than cells, so that they cannot be arrays. exclusions: its features that exclude each other, which `check` and
     its constructor refuse. configured: makes the model and its parameters from a `models.declaration.Setup`, or a
-    family of particles from a `Config`. summary: its name and equation, in a line.
+    family of particles from a `Config`. summary: its name and equation, in a line. expressions: fields that a
+    configuration makes of those of the model, by their names.
     """
 
     name: str
@@ -138,6 +140,7 @@ class ModelSchema:
     exclusions: Exclusions | None = None
     configured: Callable[[Any], Any] | None = None
     summary: str = ""
+    expressions: tuple[tuple[str, Expression], ...] = ()
 
     family: ClassVar[str] = FIELDS
     needed: ClassVar[tuple[str, ...]] = ("grid",)
@@ -254,7 +257,13 @@ class ModelSchema:
         for name, one in derived.items():
             if one.vector:
                 names[one.vector] = (*names.get(one.vector, ()), name)
+        names |= {name: (name,) for name, _ in self.expressions}
         return {**{one.name: (one.name,) for one in self.troubles if not one.lowest}, **names}
+
+    def vectors(self, ndim: int) -> dict[str, tuple[str, ...]]:
+        """Names of vectors with a component for each axis, each with these."""
+        found = self.written(ndim)
+        return {name: parts for name, parts in found.items() if parts == tuple(f"{name}_{a}" for a in AXES[:ndim])}
 
     def trouble(self, name: str) -> Trouble | None:
         """The trouble of this name, if it is one."""

@@ -104,8 +104,9 @@ class CompiledRun(SteppedRun):
         """Everything that can be seen of a state, by name: this block of fields, or `(..., particles)` by number."""
 
     @abc.abstractmethod
-    def view(self, model, t, state, params, more: Sequence[Output] = ()) -> View:
-        """A state as instruments look at it; more: variables that are made of the model's own, to be seen too."""
+    def view(self, model, t, state, params, values, more: Sequence[Output] = ()) -> View:
+        """A state as instruments look at it; more: variables that are made of the model's own and of the run's numbers
+        `values`, to be seen too."""
 
     def diagnostics(self, model, t, state, params) -> dict[str, Array]:
         """The model's own numbers of a state, by name, vectors by component."""

@@ -109,7 +109,9 @@ class CompiledFields(CompiledRun):
         chosen = self.config.output.fields
         self.outputs = self.model.outputs() if chosen is None else self.outputs_named(chosen)
         self.observed = self.outputs or (self.model.outputs() if self.config.ensemble.statistics else ())
-        self._written = WrittenFields(self.config.schema, self.grid, self.observed, faces.output_layouts(self.model))
+        periodic = tuple(axis.periodic for axis in self.config.boundaries)
+        layouts = faces.output_layouts(self.model)
+        self._written = WrittenFields(self.config.schema, self.grid, self.observed, layouts, periodic)
 
     def outputs_named(self, chosen: Sequence[str]) -> tuple[Output, ...]:
         """Outputs by the names that `output.fields` takes: the model's own, those derived from them, its troubles."""
@@ -127,6 +129,7 @@ class CompiledFields(CompiledRun):
             derived.append(dataclasses.replace(like, name=name, offset=(CENTER,) * ndim, long_name=text, **of_vector))
         found = (one for one in self.config.schema.troubles if one.name in names and one.name not in own)
         derived += [Output(one.name, (CENTER,) * ndim, one.units, one.long_name, palette="amp") for one in found]
+        derived += described_expressions(self.config, outputs, names)
         return (*(output for output in outputs if output.name in names), *derived)
 
     def _member_state(self):
@@ -276,12 +279,14 @@ class CompiledFields(CompiledRun):
         found = program(self.values, self.files, state, jnp.asarray(time, self.dtype))
         return {name: np.atleast_1d(whole(number)) for name, number in found.items()}
 
-    def view(self, model, t, state, params, more=()):
+    def view(self, model, t, state, params, values, more=()):
         fields, offsets = model.observe(t, state, params), {o.name: o.offset for o in (*model.outputs(), *more)}
         beside = [output.name for output in more if output.name not in fields]
         if beside:
             free = model.free_faces(t, state, params)
-            made = {name: self._written.derived(name, model, fields, free, t, state, params) for name in beside}
+            made = {
+                name: self._written.derived(name, model, fields, free, t, state, params, values) for name in beside
+            }
             fields = {**fields, **made}
         numbers = functools.cache(lambda: self.diagnostics(model, t, state, params))
         balances = functools.cache(lambda: model.readings(state, params)) if self.config.outputs.balanced else dict
@@ -368,7 +373,7 @@ class CompiledFields(CompiledRun):
                 diagnostics |= self._roundings(model, t, clock.dt, state, params)
                 # A frozen member has no fields at this time.
                 good = clock.status == OK
-                observed = (written.of_block(model, fields, t, state, params), diagnostics)
+                observed = (written.of_block(model, fields, t, state, params, values), diagnostics)
                 return *jax.tree.map(lambda u: jnp.where(good, u, jnp.nan), observed), jnp.zeros_like(clock.status)
 
             specs = (self._one, self._file_specs, self.state_specs, self._one, PartitionSpec())

@@ -130,7 +130,7 @@ class CompiledParticles(CompiledRun):
     def variables(self, model, t, state, params):
         return self._arrays(model, state, params)
 
-    def view(self, model, t, state, params, more=()):
+    def view(self, model, t, state, params, values, more=()):
         numbers = functools.cache(lambda: self.diagnostics(model, t, state, params))
         found = self._arrays(model, state, params)
         balances = functools.cache(lambda: model.readings(state, params)) if self.config.outputs.balanced else dict

@@ -12,6 +12,7 @@ from simjax.core.model import Output
 from simjax.grid import AXES, Grid
 from simjax.io.segments import Ranges
 from simjax.models import faces
+from simjax.models.field_expressions import field_of_formula
 from simjax.models.troubles import field_of
 from simjax.parallel import region
 from simjax.schema.model_schema import ModelSchema
@@ -19,26 +20,31 @@ from simjax.schema.model_schema import ModelSchema
 
 @dataclass(frozen=True)
 class WrittenFields:
-    """Variables of a model on a grid. observed: they, in their order. layouts: where the model's own lie, by name."""
+    """Variables of a model on a grid.
+
+    observed: they, in their order. layouts: where the model's own lie, by name. periodic: whether fields wrap, by axis.
+    """
 
     schema: ModelSchema
     grid: Grid
     observed: tuple[Output, ...]
     layouts: Mapping[str, Any]
+    periodic: tuple[bool, ...]
 
     @property
     def walled(self) -> dict[str, tuple[int, ...]]:
         """Axes along which a variable lies on faces, the upper wall's among them, by its name."""
         return {o.name: faces.walled_faces(o, self.layouts[o.name]) for o in self.observed if o.name in self.layouts}
 
-    def of_block(self, model, fields: Mapping[str, Array], t, state, params) -> dict[str, Array]:
-        """The variables on this block, with what lies on upper wall faces beside them; `fields` are the model's own."""
+    def of_block(self, model, fields: Mapping[str, Array], t, state, params, values) -> dict[str, Array]:
+        """The variables on this block, with what lies on upper wall faces beside them; `fields` are the model's own,
+        `values` the numbers of the run by name."""
         layouts, free, walled = faces.output_layouts(model), model.free_faces(t, state, params), self.walled
         result = {}
         for output in self.observed:
             name = output.name
             if name not in fields:
-                result[name] = self.derived(name, model, fields, free, t, state, params)
+                result[name] = self.derived(name, model, fields, free, t, state, params, values)
                 continue
             result[name] = fields[name]
             if walled.get(name):
@@ -46,8 +52,18 @@ class WrittenFields:
                 result |= {_beyond(name, axes): piece for axes, piece in beyond.items()}
         return result
 
-    def derived(self, name: str, model, fields: Mapping[str, Array], free, t, state, params) -> Array:
+    def derived(self, name: str, model, fields: Mapping[str, Array], free, t, state, params, values) -> Array:
         """A variable at cell centres that is made of the model's own `fields`, or is a trouble, on this block."""
+        expression = dict(self.schema.expressions).get(name)
+        if expression is not None:
+
+            def centred(part: str) -> Array:
+                if part in fields:
+                    return faces.centered_components(model, fields, free, (part,), t)[0]
+                return self.derived(part, model, fields, free, t, state, params, values)
+
+            vectors = self.schema.vectors(self.grid.ndim)
+            return field_of_formula(expression.formula, model.domain, self.periodic, centred, vectors, values, t)
         one = self.schema.trouble(name)
         if one is not None:
             return field_of(model, one, t, state, params, jnp.result_type(*fields.values()))
