@@ -210,7 +210,7 @@ def inverse() -> str:
         "The section `inverse`": InverseKeys,
         "An unknown, `inverse.unknowns.PATH`": UnknownKeys,
         **{f"The prior `{name}`": prior for name, prior in PRIORS.items()},
-        "An observation, beside its kind": ObservationKeys,
+        "An observation, an entry of `inverse.observations`": ObservationKeys,
         "An observation with a file": FileKeys,
     }
     tables = [[f"### {title}", "", *_table(_keys_of(section))] for title, section in parts.items()]

@@ -33,7 +33,7 @@ reaction.run().plot()
 problem = sj.InverseProblem(
     reaction,
     unknowns={"modules.closure": {"network": {"hidden": [12, 12]}, "prior": {"gaussian": {"mean": 0, "deviation": 2}}}},
-    observations=[{"snapshot": "concentration", "fraction": 0.02}],
+    observations=[{"output": "fields", "of": "concentration", "fraction": 0.02}],
     solver={"name": "gauss_newton", "iterations": 30, "cg_iterations": 60},
 )
 found = sj.Search(problem).run()

@@ -43,7 +43,8 @@ problem = sj.InverseProblem(
         "physics.diffusivity": {"guess": 0.01, "positive": True},
         "initial.concentration": {"guess": "0", "prior": {"matern": {"deviation": 0.3, "length": 0.15}}},
     },
-    observations=[{"points": "concentration", "at": places, "deviation": 0.005}],
+    outputs=[{"probe": {"points": places}, "of": "concentration"}],
+    observations=[{"output": "probe", "deviation": 0.005}],
     solver={"name": "gauss_newton", "iterations": 8},
     uncertainty={"samples": 12},
 )

@@ -142,7 +142,20 @@ def combined(configs: Sequence[Config], section: Mapping[str, Any]) -> dict[str,
     for name, run in runs.items():
         if "observations" not in section and run["inverse"] is not None:
             experiments[name]["observations"] = run["inverse"]["observations"]
-    return {**base, "inverse": {**own, "experiments": experiments}}
+    return {**base, "outputs": _outputs(runs), "inverse": {**own, "experiments": experiments}}
+
+
+def _outputs(runs: Mapping[str, Mapping[str, Any]]) -> list[Any]:
+    """The entries of `outputs` of all runs, each name once."""
+    found: dict[str, Any] = {}
+    for run, mapping in runs.items():
+        for entry in mapping["outputs"] or ():
+            if found.setdefault(entry["name"], entry) != entry:
+                raise ConfigurationError(
+                    f"outputs: {entry['name']} of {run} is not that of a simulation before it: expected one of this "
+                    "name in all that are fitted together; write another name."
+                )
+    return [*found.values()]
 
 
 def _differences(base: Mapping[str, Any], run: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from simjax.config.measured_outputs import as_observations
-from simjax.config.observations import read_observation
+from simjax.config.observations import read_observations
 from simjax.config.sections import Context
 from simjax.config.unknowns import find_candidates, read_unknowns
 from simjax.schema.config import TimeConfig
@@ -62,7 +61,7 @@ class InverseKeys(SharedKeys):
     """The section `inverse` of one experiment, or of several that are observed alike."""
 
     observations: tuple[Mapping[str, Any], ...] = key(
-        ListOf(Table("keys such as snapshot and deviation"), 1, noun="observations"), about="what was measured"
+        ListOf(Table("keys such as output and deviation"), 1, noun="observations"), about="what was measured"
     )
 
 
@@ -79,9 +78,9 @@ def read_inverse(keys: Mapping[str, Any], found: Mapping[str, Any], context: Con
     if own["unknowns"] is not None:
         unknowns = read_unknowns(own["unknowns"], find_candidates(keys, found, context), context)
     observations = [
-        read_observation(f"inverse.observations[{i}]", one, found, context)
+        one
         for i, value in enumerate(own.get("observations") or ())
-        for one in as_observations(f"inverse.observations[{i}]", value, found, context)
+        for one in read_observations(f"inverse.observations[{i}]", value, found, context)
     ]
     shooting = own["shooting"]
     path = "inverse.shooting.windows"
@@ -94,7 +93,7 @@ def read_inverse(keys: Mapping[str, Any], found: Mapping[str, Any], context: Con
     plan, size = own["checkpoint"]
     return InverseConfig(
         unknowns=unknowns,
-        observations=tuple(observation for observation in observations if observation is not None),
+        observations=tuple(observations),
         solver=own["solver"],
         shooting=own["shooting"],
         horizons=own["horizons"] or (),

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from simjax.config.observations import kind_of
 from simjax.config.own_models import find_instrument
 from simjax.config.sections import Context
 from simjax.errors import ConfigurationError
@@ -88,7 +87,13 @@ def _kind_of(where: str, value: Mapping[str, Any], context: Context) -> str | No
         problems.say(where, unended(error))
         return None
     kinds = kinds_of(schema.family)
-    return kind_of(where, value, kinds, COMMON, "what is looked at", schema.instrument_example, problems)
+    named = [kind for kind in kinds if kind in value]
+    if len(named) == 1:
+        return named[0]
+    meant = [closest(str(key), kinds) for key in value if key not in COMMON and not named]
+    hint = f"did you mean '{meant[0]}'?" if meant and meant[0] else schema.instrument_example
+    problems.add(where, dict(value), f"one of {', '.join(kinds)} with what is looked at", hint)
+    return None
 
 
 @dataclasses.dataclass(frozen=True)

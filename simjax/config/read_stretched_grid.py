@@ -137,9 +137,10 @@ def check_named(found: Mapping[str, Any], several: bool, problems: ConfigErrors)
             if not _is_at_given_places(observation, axes):
                 problems.say(
                     path,
-                    f"{moved}, while inverse.observations[{number}] ({observation.kind}) is of given cells; expected "
-                    "points, sensors, a line_of_sight, a box_average, a diagnostic, or an output at given places: a "
-                    "slice across the axis whose cells move, a probe, line, box_mean, histogram or surface_integral",
+                    f"{moved}, while inverse.observations[{number}] ({observation.instrument.name}) is of given cells; "
+                    "expected an output at given places: diagnostics, fields with a file that has coordinates, a "
+                    "probe, line, line_of_sight, box_mean, histogram, surface_integral, or a slice across the axis "
+                    "whose cells move",
                 )
         arrays = [one.path for one in inverse.unknowns if one.path.split(".")[0] in SECTIONS]
         arrays += [
@@ -152,14 +153,11 @@ def check_named(found: Mapping[str, Any], several: bool, problems: ConfigErrors)
             problems.say(path, f"{moved}, while {arrays[0]} is given cell by cell; expected formulas")
 
 
-AT_GIVEN_PLACES = ("points", "sensors", "line_of_sight", "box_average", "diagnostic")
-
-
 def _is_at_given_places(observation: ObservationConfig, axes: set[str]) -> bool:
     """Tell whether the places of an observation do not depend on the widths of cells along `axes`."""
     instrument = observation.instrument
-    if instrument is None:
-        return observation.kind in AT_GIVEN_PLACES
+    if instrument.kind_class.whole:
+        return observation.data is not None
     cells = {AXES[axis] for axis in instrument.kind_class.along_cells(instrument, len(AXES))}
     return instrument.kind_class.at_given_places and axes.isdisjoint(cells)
 

@@ -12,7 +12,9 @@ from jax import Array
 from jax.sharding import PartitionSpec
 
 from simjax.arguments import shown, taken_over
+from simjax.config.structure import frozen
 from simjax.driver.differentiable_run import DifferentiableRun
+from simjax.driver.output.instrument import RunInstrument
 from simjax.driver.shared_programs import share
 from simjax.driver.start.mesh_choice import with_devices
 from simjax.errors import ConfigurationError, NumericalError
@@ -37,7 +39,8 @@ class RunFunction:
         config: with one member, whose time.end is a multiple of time.output_every.
         fields: paths such as "initial.velocity" and "coefficients.diffusivity" of fields that are arguments; of
             particles "initial.position" and "initial.velocity". Others follow from the configuration and `values`.
-        variables: names of what is observed; by default what the run would write.
+        variables: names of what is observed, variables and entries of `outputs`; by default the variables that the run
+            would write.
         checkpoint: what reverse mode keeps, as of `simulate`.
 
     Raises ConfigurationError for a path that is no field, a name that is no variable, and a run that has no gradient.
@@ -72,9 +75,13 @@ class RunFunction:
         self._known = rollout.start_fields()
         self.fields = {path: self._known[path.split(".", 1)[0]][path.split(".", 1)[1]] for path in fields}
         self._dtype, self._schedule = rollout.dtype, rollout.schedule
-        names = _chosen(rollout, variables)
+        names, instruments = _chosen(rollout, variables)
         rollout.provide_room(self.values, self._known)
-        self._program = share(("run function", rollout.structure, names), lambda: _program(rollout.bare(), names))
+        operators = frozen({one.source.name: one.operators for one in instruments})
+        self._program = share(
+            ("run function", rollout.structure, names, operators),
+            lambda: _program(rollout.bare(), names, instruments),
+        )
 
     def __repr__(self) -> str:
         rows = [
@@ -94,7 +101,8 @@ class RunFunction:
 
         Returns:
             The last `state` and `clock`, and `observed`: every variable `(frames + 1, *grid.shape)`, of particles
-            `(frames + 1, ..., particles)` by their numbers, and every diagnostic `(frames + 1,)` by name, at `times`.
+            `(frames + 1, ..., particles)` by their numbers, every diagnostic `(frames + 1,)` by name, and of an entry
+            of `outputs` what it reads, each variable `(frames + 1, ...)` by name, at `times`.
 
         Raises NumericalError where the run fails; inside a transform, where nothing can be raised, all of it is NaN.
         """
@@ -111,13 +119,13 @@ class RunFunction:
                     f"fields[{path!r}]: expected {len(expected)} array(s) of shape {expected[0]}, got {shapes}."
                 )
             given[section][name] = tuple(jnp.asarray(part, self._dtype) for part in parts)
-        state, clock, variables, diagnostics = self._program(numbers, given)
+        state, clock, *observed = self._program(numbers, given)
         if not is_traced(clock) and int(clock.status) != OK:
             raise NumericalError(
                 f"The run stopped early: {status_of(clock, self._schedule)}. Write a smaller time.dt or time.courant, "
                 "or a larger time.tolerance, or other numbers. Inside jax.jit and jax.grad such a run is NaN."
             )
-        return Trajectory(state, clock, {**variables, **diagnostics})
+        return Trajectory(state, clock, {name: u for one in observed for name, u in one.items()})
 
 
 def _known_among(argument: str, given: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -131,38 +139,53 @@ def _known_among(argument: str, given: Mapping[str, Any], known: Mapping[str, An
     return given
 
 
-def _chosen(rollout: DifferentiableRun, variables: Sequence[str] | None) -> tuple[str, ...]:
+def _chosen(
+    rollout: DifferentiableRun, variables: Sequence[str] | None
+) -> tuple[tuple[str, ...], tuple[RunInstrument, ...]]:
+    """The variables, and the instruments, that are observed."""
     known = rollout.programs.variable_names
     wanted, config = rollout.config.output.fields if variables is None else variables, rollout.config
     if wanted is not None:
         # A field is all its components, as where they are written.
         written = config.schema.written(config.ndim, config.counts)
         wanted = [variable for name in wanted for variable in written.get(name, (name,))]
+    outputs = {one.name: one for one in config.outputs if one.kind_class.fitted}
     for name in wanted or ():
-        if name not in known:
+        if name not in known and name not in outputs:
             raise ConfigurationError(
-                f"variables: expected names among {', '.join(known)}, got {name!r}; diagnostics are always observed, "
-                "write variables=[] for them alone."
+                f"variables: expected names among {', '.join((*known, *outputs))}, got {name!r}; diagnostics are "
+                "always observed, write variables=[] for them alone."
             )
-    return tuple(known if wanted is None else wanted)
+    chosen = known if wanted is None else [name for name in wanted if name in known]
+    read = (outputs[name] for name in wanted or () if name not in known)
+    return tuple(chosen), tuple(RunInstrument.of(one, rollout.programs) for one in read)
 
 
-def _program(rollout: DifferentiableRun, names: tuple[str, ...]) -> Callable:
+def _program(rollout: DifferentiableRun, names: tuple[str, ...], instruments: tuple[RunInstrument, ...]) -> Callable:
     """Compiled `(values, fields) -> Trajectory` on the mesh."""
 
     programs = rollout.programs
+    seen = {output.name: output for one in instruments for output in one.variables}
 
     def observe(model, t, state, params):
         found = programs.variables(model, t, state, params)
-        return {name: found[name] for name in names}, programs.diagnostics(model, t, state, params)
+        view = programs.view(model, t, state, params, [*seen.values()]) if instruments else None
+        readings = {one.source.name: one.read(view) for one in instruments}
+        return {name: found[name] for name in names}, programs.diagnostics(model, t, state, params), readings
 
     def run(values, fields):
         trajectory, start = rollout.run(values, fields, observe)
         together = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), start, trajectory.observed)
-        state, (variables, diagnostics) = spoiled((trajectory.state, together), trajectory.clock.status)
-        return state, trajectory.clock, variables, diagnostics
+        state, observed = spoiled((trajectory.state, together), trajectory.clock.status)
+        return state, trajectory.clock, *observed
 
     everywhere, field = PartitionSpec(), PartitionSpec(None, *programs.variable_spec)
     _, state = rollout.state_specs()
     specs = everywhere, rollout.field_specs()
-    return distribute(run, rollout.mesh, in_specs=specs, out_specs=(state, everywhere, field, everywhere))
+    readings = {
+        one.source.name: {
+            name: PartitionSpec(None, *operator.spec(rollout.domain)) for name, operator in one.operators.items()
+        }
+        for one in instruments
+    }
+    return distribute(run, rollout.mesh, in_specs=specs, out_specs=(state, everywhere, field, everywhere, readings))

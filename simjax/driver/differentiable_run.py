@@ -2,13 +2,11 @@
 
 import copy
 import dataclasses
-import functools
 import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -210,22 +208,6 @@ class DifferentiableRun:
         several = self.config.steps_per_exchange
         assert isinstance(several, int)
         return several
-
-    @functools.cached_property
-    def seen(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Shapes and dtypes of everything that can be observed of a state: variables and diagnostics, by name."""
-        programs, several = self.programs, self._steps_per_exchange
-
-        def look(values, fields):
-            fields = programs.prepared(values, fields)
-            state, _ = programs.begin(values, fields, several)
-            model, params = programs.build(values, fields, several)
-            seen = jnp.zeros((), self.dtype), state, params
-            return programs.variables(model, *seen), programs.diagnostics(model, *seen)
-
-        specs = (PartitionSpec(), self.field_specs()), (programs.variable_spec, PartitionSpec())
-        run = distribute(look, self.mesh, in_specs=specs[0], out_specs=specs[1])
-        return jax.eval_shape(run, self.start_values(), self.start_fields())
 
     # ------------------------------------------------------------------ room
 

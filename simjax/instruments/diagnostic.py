@@ -32,7 +32,7 @@ class Diagnostic(Instrument):
 
     @classmethod
     def made(cls, source, run):
-        known = sorted(run.observed_shapes()[1])
+        known = sorted(run.seen_shapes[1])
         for name in source.of:
             if name not in known:
                 close = closest(name, known)

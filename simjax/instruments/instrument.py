@@ -88,7 +88,8 @@ class Instrument(eqx.Module):
     `outputs`: "keys", with the names that are looked at in `of`; "of", these names, with the keys beside; or the name
     of one key. noun: word for what is named. fitted: whether it can be compared with measurements. at_given_places:
     whether it reads at the same places however wide cells are. accounts: whether it reads balances, which are then
-    kept. of_fields: whether the names are those of `output.fields`.
+    kept. of_fields: whether the names are those of `output.fields`. whole: whether it reads all of a field, and with a
+    file of measurements where these were made.
 
     Examples:
         >>> import dataclasses
@@ -117,6 +118,7 @@ class Instrument(eqx.Module):
     at_given_places: ClassVar[bool] = False
     accounts: ClassVar[bool] = False
     of_fields: ClassVar[bool] = True
+    whole: ClassVar[bool] = False
 
     # ------------------------------------------------------------------ what it reads
 

@@ -25,21 +25,6 @@ from simjax.schema.units import product_of_units
 RAY = "ray"
 
 
-class Snapshot(FieldInstrument):
-    """The field itself, every cell of it, cut over devices like the grid."""
-
-    variable: str = eqx.field(static=True)
-
-    def measure(self, domain, field, offset, periodic):
-        return field
-
-    def shape(self, grid):
-        return grid.shape
-
-    def spec(self, domain):
-        return domain.spec()
-
-
 class PointSensors(FieldInstrument):
     """The field at `positions` (points, axes), in units of the domain, by multilinear interpolation: (points,).
 

@@ -1,5 +1,6 @@
 """Instruments that follow particles by their numbers."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import equinox as eqx
@@ -9,38 +10,11 @@ import numpy as np
 from simjax.core.model import Output
 from simjax.errors import ConfigurationError
 from simjax.instruments.instrument import Coordinate, Instrument, Layout
-from simjax.particles.diffusion import closest_images
 from simjax.schema.instrument_declarations import instrument
 from simjax.schema.kinds import Integer, ListOf, key
 from simjax.schema.model_schema import PARTICLES
 
 MOST_TRACKS = 100_000
-
-
-class EveryParticle(Instrument):
-    """A variable of all particles by their numbers: `(particles,)`, of a vector `(axes, particles)`.
-
-    Positions go on beyond the box where a particle passes through it; those that were measured may lie in any image.
-    """
-
-    variable: str = eqx.field(static=True)
-    values: tuple[int, ...] = eqx.field(static=True)
-    lengths: tuple[float, ...] = eqx.field(static=True)
-    periodic: tuple[bool, ...] = eqx.field(static=True)
-
-    def read(self, view):
-        u = view.variables[self.variable]
-        if self.variable != "position":
-            return u
-        return u + jnp.asarray(self.lengths, u.dtype)[:, None] * view.variables["image"].astype(u.dtype)
-
-    def shape(self, grid):
-        return self.values
-
-    def nearest(self, measured, reading):
-        return (
-            closest_images(self.lengths, self.periodic, measured, reading) if self.variable == "position" else measured
-        )
 
 
 @instrument("tracks", family=PARTICLES)
@@ -70,13 +44,7 @@ class Tracks(Instrument):
         return (grid.ndim, len(self.ids))
 
     def layout(self, source, output, grid, units):
-        numbers = {"long_name": "number of the particle", "units": "1"}
-        axes = {"long_name": "axis of space", "units": "1"}
-        coordinates = (
-            Coordinate("particle", ("particle",), np.asarray(self.ids, "i8"), numbers),
-            Coordinate("space", ("space",), np.arange(grid.ndim, dtype="i4"), axes),
-        )
-        return Layout(("particle", "space"), coordinates)
+        return particle_layout(self.ids, grid.ndim)
 
     @classmethod
     def readings(cls, source, written):
@@ -124,3 +92,14 @@ class MeanSquareDisplacement(Instrument):
         about = "mean over particles of the squared distance from where each started"
         operator = cls(lengths=run.domain.grid.lengths)
         return {operator.variable: (operator, Output(operator.variable, (), "1", about))}
+
+
+def particle_layout(ids: Sequence[int], components: int) -> Layout:
+    """The dimensions of what particles with these numbers have; components: of a vector, 0 of a number."""
+    numbers = {"long_name": "number of the particle", "units": "1"}
+    along = Coordinate("particle", ("particle",), np.asarray(ids, "i8"), numbers)
+    if not components:
+        return Layout(("particle",), (along,))
+    axes = {"long_name": "axis of space", "units": "1"}
+    space = Coordinate("space", ("space",), np.arange(components, dtype="i4"), axes)
+    return Layout(("particle", "space"), (along, space))

@@ -130,7 +130,8 @@ class Experiment:
 
     def _read(self, model, t, state, params) -> dict[str, Array]:
         """Reading of every instrument in a state."""
-        view = self.rollout.programs.view(model, t, state, params)
+        seen = {output.name: output for i in self.instruments for output in i.seen}
+        view = self.rollout.programs.view(model, t, state, params, [*seen.values()])
         return {i.name: i.operator.read(view) for i in self.instruments}
 
     # ------------------------------------------------------------------ measurements

@@ -15,9 +15,8 @@ from jax.tree_util import keystr, tree_leaves_with_path
 
 from simjax.config.folders import config_yaml
 from simjax.driver.start.environment import command_line, device_name, git_state, versions
-from simjax.instruments.operators import Snapshot
+from simjax.instruments.everything import Snapshot
 from simjax.inverse.estimate import Estimate
-from simjax.inverse.measured import reading_units
 from simjax.inverse.methods.gradient_check import GradientCheck
 from simjax.inverse.problem import InverseProblem
 from simjax.inverse.problem_instruments import Observation
@@ -180,12 +179,12 @@ def _curve(problem: InverseProblem, versions: Mapping[str, Closure], at_estimate
 
 def _instrument(problem: InverseProblem, instrument: Observation, at_guess, at_estimate) -> InstrumentResult:
     positions = getattr(instrument.operator, "positions", None)
-    units, offset = _read_from(problem, instrument)
+    at_cells = isinstance(instrument.operator, Snapshot)
     return InstrumentResult(
         name=instrument.name,
-        kind=instrument.source.kind if instrument.source.target is None else "target",
+        kind=instrument.source.instrument.kind if instrument.source.target is None else "target",
         variable=instrument.operator.variable,
-        units=units,
+        units=instrument.output.units,
         times=instrument.times,
         measured=np.asarray(instrument.measured),
         at_guess=at_guess,
@@ -194,14 +193,5 @@ def _instrument(problem: InverseProblem, instrument: Observation, at_guess, at_e
         deviation=instrument.standard_deviation(),
         experiment=instrument.experiment,
         positions=None if positions is None else np.asarray(positions),
-        offset=offset,
+        offset=instrument.output.offset if at_cells else None,
     )
-
-
-def _read_from(problem: InverseProblem, instrument: Observation) -> tuple[str, tuple[float, ...] | None]:
-    """Units of what an instrument reads, and of a snapshot of a field where that lies in its cells."""
-    units = reading_units(instrument.source, instrument.operator.variable, problem.rollout)
-    if not isinstance(instrument.operator, Snapshot):
-        return units, None
-    variable = instrument.operator.variable
-    return units, next(output.offset for output in problem.rollout.model.outputs() if output.name == variable)

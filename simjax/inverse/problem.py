@@ -58,7 +58,8 @@ class InverseProblem:
             grid's shape, a tuple of them for a vector.
         section: the keys of the section `inverse` as in a YAML file, where the simulation has none:
             `unknowns={"physics.viscosity": {"guess": 0.02, "positive": True}}, observations=[...], solver={...}`. An
-            observation may have `data` in the place of `file`: an array, times first, or a dataset of xarray.
+            observation may have `data` in the place of `file`: an array, times first, or a dataset of xarray. `outputs`
+            are entries beside those of the simulation.
 
     Problems that differ in what was measured, in noise, start or numbers alone share their compiled programs.
 
@@ -70,7 +71,8 @@ class InverseProblem:
         >>> dye = sj.load("dye", ["grid.shape=[16,16]", "time.end=0.1", "time.output_every=0.1"])
         >>> problem = sj.InverseProblem(
         ...     dye, unknowns={"physics.diffusivity": {"guess": 0.02, "positive": True}},
-        ...     observations=[{"points": "concentration", "at": [[0.5, 0.5]], "deviation": 0.01}],
+        ...     outputs=[{"probe": {"points": [[0.5, 0.5]]}, "of": "concentration"}],
+        ...     observations=[{"output": "probe", "deviation": 0.01}],
         ... )
         >>> problem.instruments[0].measured.shape  # times, points
         (1, 1)
@@ -108,7 +110,7 @@ class InverseProblem:
         self.rollout, self.pieces, self._base = first.rollout, first.pieces, first.base
         self.domain, self.mesh, self.dtype = self.rollout.domain, self.rollout.mesh, self.rollout.dtype
         described = [instrument for experiment in self.experiments for instrument in experiment.instruments]
-        self.is_twin = not any(i.source.kind == "sensors" or i.source.target or i.given for i in described)
+        self.is_twin = not any(i.source.target or i.given for i in described)
         self._measured = False
         self._to_measure = any(instrument.measured is None for instrument in described)
         self.modules = Modules(config, modules or {}, true_modules or {})
@@ -365,10 +367,12 @@ def _posed(simulation: Any, section: Mapping[str, Any]) -> Config:
     """The configuration of the problem: a simulation's own, or with `section`; of several, as experiments of one."""
     several = isinstance(simulation, Sequence)
     configs = [getattr(one, "config", one) for one in (simulation if several else (simulation,))]
-    section = with_files(section, configs[0])
-    if several:
-        return validate(combined(configs, section))
-    return validate({**configs[0].write(), "inverse": section}) if section else configs[0]
+    outputs = section.get("outputs", ())
+    section = with_files({key: given for key, given in section.items() if key != "outputs"}, configs[0])
+    if not (several or section or outputs):
+        return configs[0]
+    posed = combined(configs, section) if several else configs[0].write() | ({"inverse": section} if section else {})
+    return validate({**posed, "outputs": [*(posed["outputs"] or ()), *outputs]})
 
 
 def _check_together(inverse: InverseConfig) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Hashable, Sequence
+import math
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,24 +16,19 @@ from jax.sharding import PartitionSpec
 from simjax.arguments import taken_over
 from simjax.config.structure import frozen
 from simjax.core.domain import Domain
+from simjax.core.model import Output
 from simjax.driver.differentiable_run import DifferentiableRun
-from simjax.driver.programs.programs_of_instruments import reading_of
+from simjax.driver.output.instrument import Reading, RunInstrument
 from simjax.errors import ConfigurationError
-from simjax.grid import AXES, Grid
-from simjax.instruments.diagnostic import Diagnostic
+from simjax.grid import AXES
 from simjax.instruments.instrument import Instrument
-from simjax.instruments.operators import (
-    BoxAverage,
-    LineOfSight,
-    PointSensors,
-    Spectrum,
-)
-from simjax.instruments.pair_distances import RadialDistribution
+from simjax.instruments.operators import PointSensors
 from simjax.inverse.measured import compare
 from simjax.inverse.methods.argument_checks import require_positive
 from simjax.inverse.methods.noise import GaussianNoise, HuberNoise, StudentNoise
-from simjax.inverse.methods.sensors import read_sensors
+from simjax.inverse.methods.sensors import Sensors, read_sensors
 from simjax.schema.config_errors import closest
+from simjax.schema.instruments import InstrumentConfig
 from simjax.schema.inverse import ObservationConfig
 
 
@@ -56,6 +52,8 @@ class Measured(NamedTuple):
 class Observation:
     """An operator read at `times` `(m,)`: between frames `below` and the next one, `fraction` of the way.
 
+    output: what describes the reading. seen: variables of the run that it is made of, those derived from others too.
+
     measured: `(m, *operator.shape)` and present: the same, False where nothing was measured; None before a twin
     experiment has made them. What is wanted counts as measured. deviation: standard deviations given with the
     measurements, else None. experiment: the name of the run that it is read in, where there are several; its own begins
@@ -65,6 +63,8 @@ class Observation:
     name: str
     operator: Instrument
     source: ObservationConfig
+    output: Output
+    seen: tuple[Output, ...]
     times: np.ndarray
     below: np.ndarray
     fraction: np.ndarray
@@ -179,8 +179,10 @@ class Observation:
             assert self.measured is not None
             return self.source.fraction * _root_mean_square(self.measured, self.present)
         if self.deviation is None:
+            assert self.source.data is not None
             raise ConfigurationError(
-                f"inverse.observations: {self.source.file} has no column deviation; write deviation=... beside it."
+                f"inverse.observations: {self.source.data.path.name} has no column deviation; write deviation=... "
+                "beside it."
             )
         return self.deviation
 
@@ -205,145 +207,112 @@ def instruments_of(
     section: str = "inverse.observations",
     experiment: str = "",
 ) -> list[Observation]:
-    """The instruments of a configuration for its run; a CSV file is one for each variable.
+    """The instruments of a configuration for its run; a table of readings is one for each variable.
 
     section: where the observations are written; experiment: the name of the run, where there are several.
 
     Raises ConfigurationError for an instrument outside of the grid or of the run.
     """
     found: list[Observation] = []
-    grid, times = rollout.domain.grid, rollout.times()
     for number, source in enumerate(observations):
         path, before = f"{section}[{number}]", f"{experiment}_{number}" if experiment else f"{number}"
-        if source.kind == "sensors":
-            variables = [output.name for output in rollout.model.outputs()]
-            added = _sensors(source, path, before, grid, times, variables)
-        elif source.data is not None:
-            added = [_from_file(source, path, f"{before}_{source.variable or source.kind}", rollout)]
-        else:
-            at = np.asarray(source.times) if source.times is not None else times[source.every :: source.every]
-            wanted = {} if source.target is None else {"measured": _target(source, at, rollout)}
-            name = f"{before}_{source.variable or source.kind}"
-            added = [_placed(path, name, _operator(source, path, rollout), source, at, times, grid, **wanted)]
-        found += [dataclasses.replace(instrument, experiment=experiment) for instrument in added]
+        try:
+            found += [
+                dataclasses.replace(one, name=f"{before}_{one.name}", experiment=experiment)
+                for one in _instruments(source, rollout)
+            ]
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{path}: {error}") from None
     return found
 
 
-def _from_file(source: ObservationConfig, path: str, name: str, rollout: DifferentiableRun) -> Observation:
-    """The instrument of an observation with a file, whose faults are told with the path of the observation."""
-    try:
-        places_of_file = source.kind == "snapshot" or (source.kind == "points" and not source.numbers)
-        operator = None if places_of_file else _operator(source, path, rollout)
-        made = compare(source, rollout, operator)
-        return _placed(
-            path,
-            name,
-            made.operator,
-            source,
-            made.times,
-            rollout.times(),
-            rollout.domain.grid,
-            measured=made.measured,
-            present=made.present,
-            deviation=made.deviation,
-            given=True,
-            notes=made.notes,
-        )
-    except ConfigurationError as error:
-        raise ConfigurationError(str(error) if str(error).startswith(path) else f"{path}: {error}") from None
+def _instruments(source: ObservationConfig, rollout: DifferentiableRun) -> list[Observation]:
+    if source.variable is None:
+        return _of_table(source, rollout)
+    reading = _reading_of(source.instrument, source.variable, rollout)
+    if source.data is not None and source.data.is_table:
+        return [_of_readings(source, reading, read_sensors(source.data.path, rollout.domain.grid.ndim), rollout)]
+    if source.data is not None:
+        made = compare(source, rollout, reading)
+        reading = reading._replace(operator=made.operator)
+        return [_placed(source, reading, made.times, rollout, given=True, notes=made.notes, **made.arrays)]
+    times = rollout.times()
+    if source.times is not None:
+        at = np.asarray(source.times)
+    elif isinstance(source.every, str):
+        at = times[1:]
+    else:
+        # As many as fit but for rounding.
+        count = math.floor((times[-1] - times[0]) / source.every * (1 + 1e-12))
+        at = times[0] + source.every * np.arange(1, count + 1)
+    wanted = {} if source.target is None else {"measured": _target(source, reading, at, rollout)}
+    return [_placed(source, reading, at, rollout, **wanted)]
 
 
-def _target(source: ObservationConfig, times: np.ndarray, rollout: DifferentiableRun) -> np.ndarray:
-    """Values that are wanted at `times`, from the configuration: fields `(m, *grid.shape)` or numbers `(m,)`."""
+def _reading_of(instrument: InstrumentConfig, variable: str, rollout: DifferentiableRun) -> Reading:
+    return RunInstrument.of(instrument, rollout.programs).reading(variable)
+
+
+def _target(source: ObservationConfig, reading: Reading, times: np.ndarray, rollout: DifferentiableRun) -> np.ndarray:
+    """Values that are wanted at `times`, `(m, *operator.shape)`, from the configuration."""
     assert source.target is not None
-    if source.kind == "diagnostic":
-        return np.array([float(source.target({**rollout.start_values(), "t": t})) for t in times])
-    grid = rollout.domain.grid
-    offset = next(output.offset for output in rollout.model.outputs() if output.name == source.variable)
-    axes = np.meshgrid(*(grid.coordinates(axis, offset[axis]) for axis in range(grid.ndim)), indexing="ij")
-    known = {**rollout.start_values(), **dict(zip(AXES, axes, strict=False))}
-    return np.stack([np.broadcast_to(source.target({**known, "t": t}), grid.shape) for t in times])
+    grid, known = rollout.domain.grid, rollout.start_values()
+    if source.instrument.kind_class.whole:
+        lines = (grid.coordinates(axis, reading.output.offset[axis]) for axis in range(grid.ndim))
+        known = {**known, **dict(zip(AXES, np.meshgrid(*lines, indexing="ij"), strict=False))}
+    shape = reading.operator.shape(grid)
+    return np.stack([np.broadcast_to(source.target({**known, "t": t}), shape) for t in times])
 
 
-def _operator(source: ObservationConfig, path: str, rollout: DifferentiableRun) -> Instrument:
-    if source.kind == "radial_distribution":
-        return RadialDistribution(radii=source.radii, width=source.width)
-    assert source.variable is not None
-    if source.instrument is not None:
-        return reading_of(source.instrument, source.variable, rollout.programs)[0]
-    if source.kind == "diagnostic":
-        known = rollout.seen[1]
-        if source.variable not in known:
-            close = closest(source.variable, known)
-            hint = f"did you mean '{close}'?" if close else f"known there: {', '.join(known)}."
-            raise ConfigurationError(f"{path}.diagnostic = '{source.variable}': no such diagnostic; {hint}")
-        return Diagnostic(source.variable)
-    match source.kind:
-        case "snapshot":
-            variable = source.variable
-            return rollout.programs.snapshot(variable, lambda: rollout.seen[0][variable].shape)
-        case "points":
-            return PointSensors(source.variable, source.numbers[0])
-        case "line_of_sight":
-            return LineOfSight(source.variable, *source.numbers)
-        case "box_average":
-            return BoxAverage(source.variable, *source.numbers)
-        case "spectrum":
-            return Spectrum(source.variable, source.shells)
-    raise AssertionError(f"The configuration let through an observation of kind {source.kind!r}.")
-
-
-def _sensors(
-    source: ObservationConfig, path: str, before: str, grid: Grid, times: np.ndarray, variables: Sequence[str]
-) -> list[Observation]:
-    """One instrument for each of the model's `variables` that the file has readings of."""
-    assert source.file is not None
-    found = []
-    table = read_sensors(source.file, grid.ndim)
-    for named, readings in table.readings.items():
-        variable = named
-        if not named:  # the file has no column "variable"
-            if len(variables) != 1:
-                raise ConfigurationError(
-                    f"{path}: {table.name} does not say what was measured, and the model has {', '.join(variables)}; "
-                    "add a column variable with one of these names in each line."
-                )
-            variable = variables[0]
+def _of_table(source: ObservationConfig, rollout: DifferentiableRun) -> list[Observation]:
+    """One instrument for each of the model's variables that a table has readings of."""
+    assert source.data is not None
+    table, found = read_sensors(source.data.path, rollout.domain.grid.ndim), []
+    variables = [output.name for output in rollout.model.outputs()]
+    for named in table.readings:
+        if not named and len(variables) != 1:  # the file has no column "variable"
+            raise ConfigurationError(
+                f"{table.name} does not say what was measured, and the model has {', '.join(variables)}; add a column "
+                "variable with one of these names in each line, or write of: NAME."
+            )
+        variable = named or variables[0]
         if variable not in variables:
             close = closest(variable, variables)
             hint = f"did you mean '{close}'?" if close else f"the model has {', '.join(variables)}."
-            raise ConfigurationError(f"{path}: {table.name} has readings of '{variable}'; {hint}")
-        found.append(
-            _placed(
-                path,
-                f"{before}_{variable}",
-                PointSensors(variable, readings.positions),
-                source,
-                readings.times,
-                times,
-                grid,
-                measured=readings.values,
-                present=readings.present,
-                deviation=readings.deviations,
-            )
-        )
+            raise ConfigurationError(f"{table.name} has readings of '{variable}'; {hint}")
+        instrument = dataclasses.replace(source.instrument, of=(variable,))
+        own = dataclasses.replace(source, instrument=instrument, variable=variable)
+        found.append(_of_readings(own, _reading_of(instrument, variable, rollout), table, rollout))
     return found
 
 
-def _placed(
-    path: str, name: str, operator: Instrument, source, at: np.ndarray, times: np.ndarray, grid: Grid, **measured: Any
+def _of_readings(
+    source: ObservationConfig, reading: Reading, table: Sensors, rollout: DifferentiableRun
 ) -> Observation:
-    operator.check(grid)
+    """The instrument at the places of a table's readings of one variable."""
+    assert source.variable is not None
+    own = table.of(source.variable)
+    sensors = reading._replace(operator=PointSensors(source.variable, own.positions))
+    measured = {"measured": own.values, "present": own.present, "deviation": own.deviations}
+    return _placed(source, sensors, own.times, rollout, given=True, **measured)
+
+
+def _placed(
+    source: ObservationConfig, reading: Reading, at: np.ndarray, rollout: DifferentiableRun, **measured: Any
+) -> Observation:
+    times, operator = rollout.times(), reading.operator
+    operator.check(rollout.domain.grid)
     interval = times[1] - times[0]
     # Rounding of a time that is meant to be the end of a frame.
     slack = 1e-6 * interval
     outside = (at < times[0] - slack) | (at > times[-1] + slack)
     if outside.any():
         raise ConfigurationError(
-            f"{path}: measured at t={at[outside][0]:g}, but the run goes from "
-            f"t={times[0]:g} to {times[-1]:g}; leave it out or lengthen time.end."
+            f"measured at t={at[outside][0]:g}, but the run goes from t={times[0]:g} to {times[-1]:g}; leave it out or "
+            "lengthen time.end."
         )
     place = (np.clip(at, times[0], times[-1]) - times[0]) / interval
     place = np.where(np.abs(place - np.rint(place)) < slack / interval, np.rint(place), place)
     below = np.floor(place)
-    return Observation(name, operator, source, at, below.astype(np.int32), place - below, **measured)
+    when = at, below.astype(np.int32), place - below
+    return Observation(str(source.variable), operator, source, reading.output, reading.seen, *when, **measured)

@@ -132,7 +132,7 @@ class Search:
         >>> dye = sj.load("dye", ["grid.shape=[16,16]", "time.end=0.1", "time.output_every=0.1"])
         >>> problem = sj.InverseProblem(
         ...     dye, unknowns={"physics.diffusivity": {"guess": 0.02, "positive": True}},
-        ...     observations=[{"snapshot": "concentration", "deviation": 0.01}],
+        ...     observations=[{"output": "fields", "of": "concentration", "deviation": 0.01}],
         ...     solver={"name": "gauss_newton", "iterations": 2},
         ... )
         >>> sorted(sj.Search(problem).run().answer.intervals)

@@ -71,9 +71,12 @@ def read_measurements(
     stored = find_stored(file.path, file.variable or variable)
     name = f"'{stored.variable}' in {file.path.name}"
     note = check_units(stored, units, name)
-    dims = _dims(stored, own, name)
     if shape is not None and len(shape) > 1 and file.order is None and not any(stored.dims or ()):
-        refuse_doubt(stored, shape, stored.shape[-len(shape) :], name)
+        if _lists_places(stored, own):
+            own = ("number",)
+        else:
+            refuse_doubt(stored, shape, stored.shape[-len(shape) :], name)
+    dims = _dims(stored, own, name)
     values = _read(stored)
     if file.member is not None and "member" not in dims:
         raise ConfigurationError(f"{name} has no dimension 'member'; leave out member: {file.member}.")
@@ -195,6 +198,13 @@ def _dims(stored: Stored, own: Sequence[str], name: str) -> tuple[str, ...]:
             f"{name} has shape {stored.shape} and no names of its axes; expected ({', '.join(expected)})."
         )
     return expected
+
+
+def _lists_places(stored: Stored, axes: Sequence[str]) -> bool:
+    """Tell of an array without names whether coordinates beside it are those of a list of places, not of its axes."""
+    lines = [line.shape for axis in axes if (line := _find(stored, axis)) is not None]
+    same = len(lines) == len(axes) and all(line == stored.shape[-1:] for line in lines)
+    return same and [n for (n,) in lines] != [*stored.shape[-len(axes) :]]
 
 
 def _of_member(

@@ -16,6 +16,8 @@ from simjax.schema.model_schema import FIELDS, PARTICLES
 
 BOTH = (FIELDS, PARTICLES)
 HOMES: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "fields": ("everything", (FIELDS,)),
+    "particles": ("everything", (PARTICLES,)),
     "probe": ("points", (FIELDS,)),
     "slice": ("planes", (FIELDS,)),
     "line": ("points", (FIELDS,)),
@@ -35,6 +37,11 @@ HOMES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "balance": ("balance", BOTH),
 }
 """Kind -> the module in `instruments` that declares it, and the families of models that take it."""
+STANDING: Mapping[str, Mapping[str, str]] = {
+    FIELDS: {"fields": "fields", "diagnostics": "diagnostic"},
+    PARTICLES: {"particles": "particles", "diagnostics": "diagnostic"},
+}
+"""What every run of a family writes without an entry in `outputs`: its name, and the kind of instrument that it is."""
 KEYS, OF = "keys", "of"
 """The value at a kind: its keys, or the names that it looks at."""
 

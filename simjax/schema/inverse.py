@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from simjax.schema.formula import Formula
-from simjax.schema.instruments import InstrumentConfig
+from simjax.schema.instruments import FRAME, InstrumentConfig
 from simjax.schema.kinds import Choice, Integer, ListOf, Real, Text, key, write
 from simjax.schema.model_schema import AXES
 from simjax.schema.numbers import number_name
@@ -22,18 +22,6 @@ NORMAL_95 = 1.959963984540054
 """Standard deviations on each side of the mean that hold 95 % of a normal distribution."""
 # What one of several experiments may have of its own, besides observations.
 EXPERIMENT_SECTIONS = ("physics", "parameters", "particles", "boundaries", "initial", "coefficients", "forcing", "time")
-# kind of observation -> the keys that say where it is made, each a list of points
-PLACES: dict[str, tuple[str, ...]] = {
-    "snapshot": (),
-    "points": ("at",),
-    "line_of_sight": ("from", "to"),
-    "box_average": ("lower", "upper"),
-    "spectrum": (),
-    "sensors": (),
-    "diagnostic": (),
-    "radial_distribution": (),
-    "output": (),
-}
 
 
 def value_name(path: str) -> str:
@@ -137,6 +125,10 @@ class UnknownConfig:
         return write(written)
 
 
+TABLE = ".csv"
+"""Ending of a table of readings, each with its variable, place and time."""
+
+
 @dataclass(frozen=True)
 class MeasuredFile:
     """The file that an observation's measurements lie in, and the names of variables in it.
@@ -153,6 +145,11 @@ class MeasuredFile:
     member: int | None = None
     order: tuple[str, ...] | None = None
 
+    @property
+    def is_table(self) -> bool:
+        """Tell whether it is a table of readings, each with its variable, place and time."""
+        return self.path.suffix.lower() == TABLE
+
     def write(self) -> dict[str, Any]:
         """The keys of the observation that it stands for."""
         given = {
@@ -167,52 +164,33 @@ class MeasuredFile:
 
 @dataclass(frozen=True)
 class ObservationConfig:
-    """Measurements of one variable, a file of sensors, or what a variable is wanted to be.
+    """Measurements of what an output reads, or what that is wanted to be.
 
-    kind: a key of PLACES. variable: of a diagnostic its name, of a radial distribution None. numbers: for each key of
-    its places the points as tuples of coordinates. times: when it is measured; None: at the end of each `every`-th
-    frame. deviation: of the measurement errors in the variable's units; fraction: of the measured values' root mean
-    square, in place of it. noise: ("student", degrees), ("huber", threshold) or None for Gaussian errors. target: of a
-    snapshot or a diagnostic, what is wanted, in place of what was measured. radii, width: where a radial distribution
-    is measured, and the distance over which it is averaged. data: where the measurements are read; None: they are made
-    in the configuration's own run. instrument: the entry of `outputs` whose reading named `variable` an `output` is.
+    instrument: an entry of `outputs`, or one that stands for what every run writes. variable: of those that it reads;
+    None: all of which a table has readings. times: when it is measured; None: each `every`, a time or `FRAME`.
+    deviation: of the measurement errors in the variable's units; fraction: of the measured values' root mean square, in
+    place of it. noise: ("student", degrees), ("huber", threshold) or None for Gaussian errors. target: what is wanted,
+    in place of what was measured. data: where the measurements are read; None: they are made in the configuration's own
+    run.
     """
 
-    kind: str
+    instrument: InstrumentConfig
     variable: str | None
-    numbers: tuple[tuple[tuple[float, ...], ...], ...]
-    shells: int
-    file: Path | None
-    times: tuple[float, ...] | None
-    every: int
-    deviation: float | None
-    fraction: float | None
-    noise: tuple[str, float] | None
+    times: tuple[float, ...] | None = None
+    every: float | str = FRAME
+    deviation: float | None = None
+    fraction: float | None = None
+    noise: tuple[str, float] | None = None
     target: Formula | None = None
-    radii: tuple[float, ...] = ()
-    width: float = 0.0
     data: MeasuredFile | None = None
-    instrument: InstrumentConfig | None = None
 
     def write(self) -> dict[str, Any]:
         """Section that reads as this, without what was left out."""
-        written: dict[str, Any] = {self.kind: self.variable if self.file is None else str(self.file)}
-        if self.numbers:
-            written |= dict(zip(PLACES[self.kind], self.numbers, strict=True))
-        if self.kind == "spectrum":
-            written["shells"] = self.shells
-        if self.kind == "radial_distribution":
-            written |= {self.kind: self.radii, "width": self.width}
-        if self.instrument is not None:
-            written |= {self.kind: self.instrument.name, "of": self.variable}
-        if self.target is not None:
-            written["target"] = self.target
-        if self.data is None:
-            written |= {"every": self.every} if self.times is None else {"times": self.times}
-        else:
-            written |= {**({} if self.times is None else {"times": self.times}), **self.data.write()}
-        errors = {"deviation": self.deviation, "fraction": self.fraction}
-        written |= {key: size for key, size in errors.items() if size is not None}
+        when = {"every": self.every} if self.times is None and self.data is None else {"times": self.times}
+        given = {"of": self.variable, **when, "target": self.target}
+        given |= {"deviation": self.deviation, "fraction": self.fraction}
+        written = {"output": self.instrument.name, **{key: one for key, one in given.items() if one is not None}}
+        written |= {} if self.data is None else self.data.write()
         return write(written | {"noise": "gaussian" if self.noise is None else {self.noise[0]: self.noise[1]}})
 
 

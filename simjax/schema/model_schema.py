@@ -92,8 +92,8 @@ class ModelSchema:
     It is that of a model of fields on a grid; `schema.particle_model_schema.ParticleModelSchema` says what is other for
     particles in a box. `family` is the word for this. needed: the sections that say where it is. draws: whether a run
     draws from the seed whatever its formulas say. noise_at_start: whether formulas of initial fields may call noise.
-    observations, with_target: kinds of observations, and those with a wanted value. instrument_example: an entry of
-    `outputs` in a hint. REFUSED: what no model of the family takes, and what is expected instead.
+    instrument_example: an entry of `outputs` in a hint. REFUSED: what no model of the family takes, and what is
+    expected instead.
 
     physics: dataclass of its keys. fields: what has an initial condition. coefficients: fields of the equation. sides:
     those that it takes beside the periodic one, as `schema.side_declarations.sides_of` names them. diagnosed: further
@@ -146,17 +146,6 @@ class ModelSchema:
     needed: ClassVar[tuple[str, ...]] = ("grid",)
     draws: ClassVar[bool] = False
     noise_at_start: ClassVar[bool] = True
-    observations: ClassVar[tuple[str, ...]] = (
-        "snapshot",
-        "points",
-        "line_of_sight",
-        "box_average",
-        "spectrum",
-        "sensors",
-        "diagnostic",
-        "output",
-    )
-    with_target: ClassVar[tuple[str, ...]] = ("snapshot", "diagnostic")
     instrument_example: ClassVar[str] = "such as {probe: {points: [[0.2, 0.3]]}, of: [pressure], every: 0.01}"
     REFUSED: ClassVar[Mapping[str, str]] = {
         "output.particles": "expected none for a model of fields; write fewer of them with output.fields",

@@ -17,8 +17,6 @@ class ParticleModelSchema(ModelSchema):
     needed: ClassVar[tuple[str, ...]] = ("box", "particles")
     draws: ClassVar[bool] = True  # velocities, places and random forces
     noise_at_start: ClassVar[bool] = False
-    observations: ClassVar[tuple[str, ...]] = ("snapshot", "diagnostic", "radial_distribution", "output")
-    with_target: ClassVar[tuple[str, ...]] = ()
     instrument_example: ClassVar[str] = "such as {radial_distribution: [0.9, 1.0, 1.1], width: 0.05, every: 1.0}"
     REFUSED: ClassVar[Mapping[str, str]] = {
         "boundaries": "model={model} has none; write box.periodic, one value per axis",
@@ -30,8 +28,6 @@ class ParticleModelSchema(ModelSchema):
         "diagnostics are written of every member",
         "inverse.shooting.windows": "expected 1 for particles; see inverse.experiments",
         "fields from files": "formulas; particles and their velocities come from a particles.file",
-        "snapshots from files": "expected snapshots of fields, or a radial_distribution or diagnostic of particles; "
-        "give positions in Python, with InverseProblem.with_measurements.",
         "single steps": "expected a model of fields, as particles of {model} are arranged once for several steps; "
         "write what=rollout with a short time.end.",
         "closure": "expected a model of fields, which takes a closure.",

@@ -9,7 +9,15 @@ from configurations import DYE, FLOW, changed, refusal
 from simjax.config import load_config, validate
 from simjax.config.folders import config_yaml, resume_differences
 from simjax.schema.formula import Formula
-from simjax.schema.inverse import InverseConfig, ObservationConfig, ShootingConfig, SolverConfig, UnknownConfig
+from simjax.schema.instruments import InstrumentConfig
+from simjax.schema.inverse import (
+    InverseConfig,
+    MeasuredFile,
+    ObservationConfig,
+    ShootingConfig,
+    SolverConfig,
+    UnknownConfig,
+)
 
 SMOKE = {
     "model": "transport",
@@ -27,13 +35,13 @@ unknowns:
   coefficients.diffusivity: {guess: "0.1", positive: true, prior: {total_variation: {weight: 1.0, rounding: 0.001}}}
   coefficients.velocity: {guess: [1, sin(2*pi*y)], scale: 0.5}
 observations:
-  - {snapshot: concentration, deviation: 0.02}
-  - {points: concentration, at: [[0.2, 0.3], [0.7, 0.1]], deviation: 0.01, times: [0.5, 1.0], noise: {student: 4}}
-  - {line_of_sight: concentration, from: [[0, 0.2]], to: [[1, 0.8]], fraction: 0.05, noise: {huber: 1.5}}
-  - {box_average: concentration, lower: [[0, 0]], upper: [[0.5, 0.5]], deviation: 0.01, every: 5}
-  - {spectrum: concentration, shells: 3, deviation: 0.01, noise: gaussian}
-  - {sensors: measured.csv}
-  - {snapshot: concentration, times: [1.0], target: x0*sin(pi*x)*t, deviation: 0.1}
+  - {output: fields, of: concentration, deviation: 0.02}
+  - {output: probe, deviation: 0.01, times: [0.5, 1.0], noise: {student: 4}}
+  - {output: lines, fraction: 0.05, noise: {huber: 1.5}}
+  - {output: probe, of: [concentration], deviation: 0.01, every: 0.2}
+  - {output: diagnostics, of: [mean_concentration, variance_concentration], deviation: 0.01, noise: gaussian}
+  - {output: fields, file: measured.csv}
+  - {output: fields, of: concentration, times: [1.0], target: x0*sin(pi*x)*t, deviation: 0.1}
 solver: {name: gauss_newton, iterations: 12, learning_rate: null, tolerance: 1.0e-6, members: 16, starts: 1,
          spread: 0.5, damping: 0.01, cg_iterations: 30}
 shooting: {windows: 5, weight: 10.0}
@@ -41,6 +49,22 @@ horizons: [0.5, 1.0]
 checkpoint: every_step
 uncertainty: {samples: 4}
 """
+SNAPSHOT = [{"output": "fields", "of": "concentration", "deviation": 0.1}]
+FIELDS = InstrumentConfig("fields", "fields", ("concentration",), "frame", {})
+LOOKING = [
+    {"probe": {"points": [[0.2, 0.3], [0.7, 0.1]]}, "of": "concentration"},
+    {"line_of_sight": {"from": [[0, 0.2]], "to": [[1, 0.8]]}, "of": "concentration", "every": 0.5, "name": "lines"},
+]
+
+
+def diagnostic(name):
+    return InstrumentConfig("diagnostic", "diagnostics", (name,), "frame", {})
+
+
+PROBE = InstrumentConfig("probe", "probe", ("concentration",), "frame", {"points": ((0.2, 0.3), (0.7, 0.1))})
+LINES = InstrumentConfig(
+    "line_of_sight", "lines", ("concentration",), 0.5, {"from": ((0.0, 0.2),), "to": ((1.0, 0.8),)}
+)
 READ = InverseConfig(
     unknowns=(
         UnknownConfig("parameters.x0", (Formula("0.5"),), (("bounded", (0.0, 1.0)),), None),
@@ -56,30 +80,14 @@ READ = InverseConfig(
         UnknownConfig("coefficients.velocity", (Formula(1), Formula("sin(2*pi*y)")), (("scaled", (0.5, 0.0)),), None),
     ),
     observations=(
-        ObservationConfig("snapshot", "concentration", (), 0, None, None, 1, 0.02, None, None),
-        ObservationConfig(
-            "points", "concentration", (((0.2, 0.3), (0.7, 0.1)),), 0, None, (0.5, 1.0), 1, 0.01, None, ("student", 4.0)
-        ),
-        ObservationConfig(
-            "line_of_sight",
-            "concentration",
-            (((0.0, 0.2),), ((1.0, 0.8),)),
-            0,
-            None,
-            None,
-            1,
-            None,
-            0.05,
-            ("huber", 1.5),
-        ),
-        ObservationConfig(
-            "box_average", "concentration", (((0.0, 0.0),), ((0.5, 0.5),)), 0, None, None, 5, 0.01, None, None
-        ),
-        ObservationConfig("spectrum", "concentration", (), 3, None, None, 1, 0.01, None, None),
-        ObservationConfig("sensors", None, (), 0, None, None, 1, None, None, None),
-        ObservationConfig(
-            "snapshot", "concentration", (), 0, None, (1.0,), 1, 0.1, None, None, Formula("x0*sin(pi*x)*t")
-        ),
+        ObservationConfig(FIELDS, "concentration", deviation=0.02),
+        ObservationConfig(PROBE, "concentration", times=(0.5, 1.0), deviation=0.01, noise=("student", 4.0)),
+        ObservationConfig(LINES, "concentration", every=0.5, fraction=0.05, noise=("huber", 1.5)),
+        ObservationConfig(PROBE, "concentration", every=0.2, deviation=0.01),
+        ObservationConfig(diagnostic("mean_concentration"), "mean_concentration", deviation=0.01),
+        ObservationConfig(diagnostic("variance_concentration"), "variance_concentration", deviation=0.01),
+        ObservationConfig(dataclasses.replace(FIELDS, of=()), None),
+        ObservationConfig(FIELDS, "concentration", times=(1.0,), deviation=0.1, target=Formula("x0*sin(pi*x)*t")),
     ),
     solver=SolverConfig("gauss_newton", 12, None, 1e-6, 16, 1, 0.5, 0.01, 30),
     shooting=ShootingConfig(5, 10.0),
@@ -88,14 +96,13 @@ READ = InverseConfig(
     samples=4,
 )
 
-SNAPSHOT = [{"snapshot": "concentration", "deviation": 0.1}]
-
 
 def posed(base=DYE, unknowns=None, observations=None, **sections):
     """`base` with an inverse problem on it: one number is sought from snapshots of the dye."""
     unknowns = {"physics.diffusivity": {"guess": 0.1}} if unknowns is None else unknowns
     observations = SNAPSHOT if observations is None else observations
-    return {**base, "inverse": {"unknowns": unknowns, "observations": observations, **sections}}
+    looking = {"outputs": LOOKING} if base is DYE else {}
+    return {**base, **looking, "inverse": {"unknowns": unknowns, "observations": observations, **sections}}
 
 
 def observed(**keys):
@@ -103,16 +110,21 @@ def observed(**keys):
     return posed(observations=[{"deviation": 0.1, **keys}])
 
 
+def measured(**keys):
+    """An observation of the whole field of the dye."""
+    return observed(**{"output": "fields", "of": "concentration", **keys})
+
+
 @pytest.fixture
 def full(tmp_path):
     """The whole example, its file of sensors in `tmp_path`."""
     (tmp_path / "measured.csv").write_text("t,x,y,concentration\n", encoding="utf-8")
-    return validate({**SMOKE, "inverse": yaml.safe_load(FULL)}, folders=[tmp_path])
+    return validate({**SMOKE, "outputs": LOOKING, "inverse": yaml.safe_load(FULL)}, folders=[tmp_path])
 
 
 def test_a_full_example(full, tmp_path):
     *others, sensors, wanted = READ.observations
-    sensors = dataclasses.replace(sensors, file=(tmp_path / "measured.csv").resolve())
+    sensors = dataclasses.replace(sensors, data=MeasuredFile((tmp_path / "measured.csv").resolve()))
     assert full.inverse == dataclasses.replace(READ, observations=(*others, sensors, wanted))
 
 
@@ -120,7 +132,7 @@ def test_defaults():
     config = validate(posed(unknowns={"physics.diffusivity": {}}))
     assert config.inverse == InverseConfig(
         unknowns=(UnknownConfig("physics.diffusivity", None, (), None),),
-        observations=(ObservationConfig("snapshot", "concentration", (), 0, None, None, 1, 0.1, None, None),),
+        observations=(ObservationConfig(FIELDS, "concentration", deviation=0.1),),
         solver=SolverConfig("lbfgs", 50, None, 1e-8, 32, 1, 1.0, 1e-3, 20),
         shooting=ShootingConfig(1, 1.0),
         horizons=(),
@@ -187,7 +199,7 @@ inverse:
   unknowns:
     physics.viscosity: {guess: 0.02, positive: true, prior: {gaussian: {mean: 0.01, deviation: 0.01}}}
   observations:
-    - {snapshot: vorticity, deviation: 0.02}
+    - {output: fields, of: vorticity, deviation: 0.02}
 """
 
 
@@ -220,7 +232,10 @@ def test_overrides_of_a_file(tmp_path):
 def test_an_inverse_problem_from_the_command_line_alone():
     config = load_config(
         "cavity",
-        ["inverse.unknowns.physics.viscosity.guess=0.05", "inverse.observations=[{snapshot:vorticity,fraction:0.1}]"],
+        [
+            "inverse.unknowns.physics.viscosity.guess=0.05",
+            "inverse.observations=[{output:fields,of:vorticity,fraction:0.1}]",
+        ],
     )
     assert config.inverse is not None and config.inverse.unknowns[0].path == "physics.viscosity"
     assert config.inverse.observations[0].fraction == 0.1
@@ -272,7 +287,7 @@ MISTAKES = {
     "field": (posed(unknowns={"initial.c": {}}), ["initial.c: unknown key"]),
     "module": (posed(unknowns={"modules.closur": {}}), ["modules.closur: unknown key; did you mean", "closure"]),
     "module of waves": (
-        posed(WAVES, {"modules.closure": {}}, [{"snapshot": "pressure", "deviation": 1}]),
+        posed(WAVES, {"modules.closure": {}}, [{"output": "fields", "of": "pressure", "deviation": 1}]),
         ["modules.closure: unknown key"],
     ),
     "field that is not there": (
@@ -280,7 +295,7 @@ MISTAKES = {
         ["coefficients.source is not given; write coefficients.source=..."],
     ),
     "number that is not there": (
-        posed(GAS, {"physics.density_floor": {"guess": 1}}, [{"snapshot": "density", "deviation": 1}]),
+        posed(GAS, {"physics.density_floor": {"guess": 1}}, [{"output": "fields", "of": "density", "deviation": 1}]),
         ["physics.density_floor is not given; write physics.density_floor=..."],
     ),
     "option": (number(gues=1), ["physics.diffusivity.gues: unknown key; did you mean", "guess"]),
@@ -336,77 +351,72 @@ MISTAKES = {
     ),
     "prior without a width": (number(prior={"gaussian": {"mean": 0}}), ["prior.gaussian.deviation is missing"]),
     # observations
-    "variable": (
-        observed(snapshot="concentratio"),
-        ["inverse.observations[0].snapshot", "did you mean 'concentration'"],
+    "no output": (observed(), ["observations[0].output is missing", "such as {output: fields, of: concentration}"]),
+    "almost an output": (
+        observed(outputs="fields"),
+        ["observations[0].output is missing", "did you mean 'inverse.obs"],
     ),
-    "kind": (observed(snapshott="concentration"), ["inverse.observations[0]", "did you mean 'snapshot'"]),
-    "no kind": (observed(), ["one of snapshot, points", "such as {snapshot: concentration}"]),
-    "two kinds": (observed(snapshot="concentration", sensors="a.csv"), ["inverse.observations[0]", "one of snapshot"]),
-    "key of an observation": (observed(snapshot="concentration", evry=2), ["observations[0].evry", "every"]),
-    "key of another kind": (observed(snapshot="concentration", shells=2), ["observations[0].shells: unknown key"]),
-    "no places": (observed(points="concentration"), ["observations[0].at is missing", "points"]),
-    "coordinates": (
-        observed(points="concentration", at=[[0.1, 0.2], [0.5]]),
-        ["observations[0].at[1] = [0.5]", "2 numbers, one per axis x y"],
+    "output": (
+        observed(output="prob", of="concentration"),
+        ["observations[0].output = 'prob'", "what is always there: probe, lines, fields, diagnostics", "mean 'probe'"],
     ),
-    "point outside": (
-        observed(points="concentration", at=[[0.1, 0.2], [0.5, 1.5]]),
-        ["observations[0].at[1] = [0.5, 1.5]", "the grid's box, 0 <= x <= 1, 0 <= y <= 1"],
+    "variable": (measured(of="concentratio"), ["observations[0].of = 'concentratio'", "did you mean 'concentration'"]),
+    "no variable": (observed(output="fields"), ["observations[0].of is missing", "such as of: concentration"]),
+    "a variable that an instrument does not read": (
+        observed(output="probe", of="pressure"),
+        ["observations[0].of = 'pressure': expected one of what probe reads, concentration"],
     ),
-    "line outside": (
-        observed(line_of_sight="concentration", **{"from": [[-0.1, 0]], "to": [[1, 1]]}),
-        ["observations[0].from[0] = [-0.1, 0.0]", "0 <= x <= 1"],
+    "key of an observation": (measured(evry=2), ["observations[0].evry", "every"]),
+    "no such file": (measured(file="no.csv"), ["observations[0].file = 'no.csv': no such file"]),
+    "a place in a target of a probe": (
+        observed(output="probe", target="x"),
+        ["observations[0].target = 'x'", "unknown name 'x'"],
     ),
-    "line of no length": (
-        observed(line_of_sight="concentration", **{"from": [[0, 0]], "to": [[0, 0]]}),
-        ["observations[0].to[0] = [0.0, 0.0]", "another point"],
-    ),
-    "lines without ends": (
-        observed(line_of_sight="concentration", **{"from": [[0, 0], [1, 0]], "to": [[1, 1]]}),
-        ["observations[0].to: expected as many points as inverse.observations[0].from has, 2; got 1"],
-    ),
-    "box outside": (
-        observed(box_average="concentration", lower=[[0, 0]], upper=[[2, 1]]),
-        ["observations[0].upper[0] = [2.0, 1.0]", "0 <= x <= 1"],
-    ),
-    "box upside down": (
-        observed(box_average="concentration", lower=[[0, 0.5]], upper=[[1, 0.5]]),
-        ["observations[0].upper[0] = [1.0, 0.5]", "a point above inverse.observations[0].lower[0]=[0.0, 0.5]"],
-    ),
-    "spectrum with walls": (
-        changed(observed(spectrum="concentration", shells=2), {"boundaries.y": "neumann"}),
-        ["observations[0].spectrum: expected periodic axes only, y has walls"],
-    ),
-    "spectrum on a stretched grid": (
-        changed(observed(spectrum="concentration", shells=2), {"grid.stretch": {"y": {"tanh": {"strength": 1.0}}}}),
-        ["observations[0].spectrum: expected cells of one width, the grid is stretched along y; observe with box"],
-    ),
-    "shells": (observed(spectrum="concentration", shells=0), ["observations[0].shells = 0", ">= 1"]),
-    "no such file": (posed(observations=[{"sensors": "no.csv"}]), ["observations[0].sensors = 'no.csv': no such file"]),
-    "target of points": (
-        observed(points="concentration", at=[[0.1, 0.2]], target=0),
-        ["observations[0].target: unknown key"],
-    ),
-    "target": (observed(snapshot="concentration", target="depth*sin(x)"), ["observations[0].target", "depth"]),
-    "no error": (posed(observations=[{"snapshot": "concentration"}]), ["observations[0].deviation is missing"]),
-    "two errors": (observed(snapshot="concentration", fraction=0.1), ["deviation=0.1 and fraction=0.1: expected one"]),
-    "error of zero": (observed(snapshot="concentration", deviation=0), ["observations[0].deviation = 0", "> 0"]),
+    "target": (measured(target="depth*sin(x)"), ["observations[0].target", "depth"]),
+    "no error": (posed(observations=[{"output": "probe"}]), ["observations[0].deviation is missing"]),
+    "two errors": (measured(fraction=0.1), ["deviation=0.1 and fraction=0.1: expected one"]),
+    "error of zero": (measured(deviation=0), ["observations[0].deviation = 0", "> 0"]),
     "fraction of zero": (
-        posed(observations=[{"snapshot": "concentration", "fraction": 0}]),
+        posed(observations=[{"output": "probe", "fraction": 0}]),
         ["observations[0].fraction = 0", "> 0"],
     ),
-    "noise": (observed(snapshot="concentration", noise="gausian"), ["noise", "did you mean 'gaussian'"]),
-    "degrees": (observed(snapshot="concentration", noise={"student": 0}), ["noise.student = 0", "> 0"]),
-    "degrees missing": (observed(snapshot="concentration", noise="student"), ["one of gaussian, {student: a finite"]),
-    "after the end": (observed(snapshot="concentration", times=[0.5, 2]), ["times[1] = 2.0", "time.end=1"]),
-    "before the start": (observed(snapshot="concentration", times=[-1]), ["times[0] = -1", ">= 0"]),
-    "no times": (observed(snapshot="concentration", times=[]), ["observations[0].times = []"]),
-    "every frame of none": (observed(snapshot="concentration", every=11), ["observations[0].every = 11", "at most 10"]),
-    "times and every": (
-        observed(snapshot="concentration", times=[1], every=2),
-        ["times=[1.0] and every=2: expected one"],
+    "noise": (measured(noise="gausian"), ["noise", "did you mean 'gaussian'"]),
+    "degrees": (measured(noise={"student": 0}), ["noise.student = 0", "> 0"]),
+    "degrees missing": (measured(noise="student"), ["one of gaussian, {student: a finite"]),
+    "after the end": (measured(times=[0.5, 2]), ["times[1] = 2.0", "time.end=1"]),
+    "before the start": (measured(times=[-1]), ["times[0] = -1", ">= 0"]),
+    "no times": (measured(times=[]), ["observations[0].times = []"]),
+    "a count of frames": (
+        measured(every=5),
+        ["observations[0].every = 5.0: expected a time up to time.end=1; it is a time, of 5 frames write every: 0.5"],
     ),
+    "every time after the end": (measured(every=1.5), ["every = 1.5: expected a time up to time.end=1"]),
+    "every step": (measured(every="step"), ["observations[0].every = 'step': expected a time > 0, frame for every"]),
+    "times and every": (measured(times=[1], every=0.2), ["times=[1.0] and every=0.2: expected one"]),
+    # what an observation once was, and what to write now
+    "once points": (
+        observed(points="concentration", at=[[0.1, 0.2]]),
+        ["[0].points: what is observed", "{probe: {points: [[0.1, 0.2]]}, of: concentration}", "{output: probe} here"],
+    ),
+    "once points of a file": (
+        observed(points="concentration", file="a.nc"),
+        ["[0].points: what is observed is an output now; write {output: fields, of: concentration} here."],
+    ),
+    "once a line": (
+        observed(line_of_sight="concentration", **{"from": [[0, 0]], "to": [[1, 1]]}),
+        ["outputs: [{line_of_sight: {from: [[0, 0]], to: [[1, 1]]}, of: concentration}]"],
+    ),
+    "once a box": (
+        observed(box_average="concentration", lower=[[0, 0]], upper=[[0.5, 1]]),
+        ["outputs: [{box_mean: {lower: [[0, 0]], upper: [[0.5, 1]]}, of: concentration}]"],
+    ),
+    "once a spectrum": (
+        observed(spectrum="concentration", shells=2),
+        ["write {output: spectrum} here and outputs: [{spectrum: concentration, shells: 2}]"],
+    ),
+    "once a snapshot": (observed(snapshot="concentration"), ["write {output: fields, of: concentration} here."]),
+    "once a diagnostic": (observed(diagnostic="force"), ["write {output: diagnostics, of: force} here."]),
+    "once sensors": (observed(sensors="a.csv"), ["write {output: fields, file: a.csv} here."]),
     # the rest
     "solver": (solved(name="lbgfs"), ["inverse.solver.name = 'lbgfs'", "did you mean 'lbfgs'"]),
     "iterations": (solved(iterations=0), ["inverse.solver.iterations = 0", ">= 1"]),
@@ -434,9 +444,12 @@ MISTAKES = {
     "no frame": (changed(posed(), {"time.end": 0}), ["time.end = 0: expected a multiple"]),
     "horizons backwards": (posed(horizons=[0.5, 0.5]), ["inverse.horizons[1] = 0.5", "after horizons[0]=0.5"]),
     "horizon beyond the end": (posed(horizons=[0.5, 2]), ["inverse.horizons[1] = 2", "time.end=1"]),
-    "members": (changed(posed(), {"ensemble.size": 4}), ["ensemble.size = 4: expected 1 with an inverse problem"]),
+    "members": (
+        changed(posed(), {"ensemble.size": 4, "outputs": None}),
+        ["ensemble.size = 4: expected 1 with an inverse problem"],
+    ),
     "variations": (
-        changed(posed(), {"ensemble.vary": {"physics.diffusivity": {"linspace": [1, 2]}}}),
+        changed(posed(), {"ensemble.vary": {"physics.diffusivity": {"linspace": [1, 2]}}, "outputs": None}),
         ["ensemble.vary.physics.diffusivity: expected nothing that varies"],
     ),
     "samples": (posed(uncertainty={"samples": -1}), ["inverse.uncertainty.samples = -1", ">= 0"]),
@@ -460,7 +473,7 @@ def test_several_starts_without_a_line_search():
 def test_mistakes_are_told_with_those_of_other_sections():
     mapping = posed(
         unknowns={"physics.viscosity": {"guess": -1}, "initial.velocity": {"guess": "x"}},
-        observations=[{"snapshot": "velocity_z", "deviation": 0.1}],
+        observations=[{"output": "fields", "of": "velocity_z", "deviation": 0.1}],
         base=changed(FLOW, {"time.end": "no", "physics.viscosity": -1.0, "grid.shape": [1e3, 8]}),
         solver={"iterations": 0},
         horizons=[-1],
@@ -472,7 +485,7 @@ def test_mistakes_are_told_with_those_of_other_sections():
         "grid.shape[0]",
         "inverse.unknowns.physics.viscosity.guess",
         "inverse.unknowns.initial.velocity.guess",
-        "inverse.observations[0].snapshot",
+        "inverse.observations[0].of",
         "inverse.solver.iterations",
         "inverse.horizons[0]",
     )

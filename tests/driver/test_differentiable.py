@@ -113,6 +113,35 @@ def test_what_it_cannot_take_is_refused(run):
 
 
 @pytest.mark.slow
+def test_what_an_instrument_reads_is_observed_by_its_name(tmp_path):
+    """As the run of the simulation samples it, cut or not, and with the gradient of differences."""
+    looking = [
+        "outputs=[{box_mean: {lower: [0, 0], upper: [0.3, 0.5]}, of: concentration, name: box}, "
+        "{slice: {x: 0.4}, of: concentration}, {histogram: {bins: 2, lower: 0, upper: 1}, of: concentration}]"
+    ]
+    quiet = ["output.animation=false", "output.report=false", f"output.root={tmp_path}"]
+    folder = sj.load("dye", [*DYE, *quiet, *looking]).run().folder
+    run = of(*looking, variables=["box", "slice"])
+    for found in (run(), of(*looking, "mesh.x=2", "mesh.y=4", variables=["box", "slice"])()):
+        assert "concentration" not in found.observed
+        # Another program, which may round otherwise.
+        for name in ("box", "slice"):
+            with sj.open_output(folder, name) as samples:
+                read = found.observed[name]["concentration"]
+                np.testing.assert_allclose(read, samples.concentration, rtol=0, atol=1e-14)
+
+    def mean(diffusivity):
+        return run({"diffusivity": diffusivity}).observed["box"]["concentration"][-1]
+
+    value, h = float(run.values["diffusivity"]), 1e-5
+    slope = (float(mean(value + h)) - float(mean(value - h))) / (2 * h)
+    # h^2 times a third derivative of order a thousand, and rounding 1e-16 / h.
+    assert float(jax.grad(mean)(value)) == pytest.approx(slope, rel=1e-6, abs=1e-9) and abs(slope) > 1e-3
+    with pytest.raises(ConfigurationError, match="expected names among concentration, box, slice, got 'histogram'"):
+        of(*looking, variables=["histogram"])
+
+
+@pytest.mark.slow
 def test_a_run_of_particles_is_a_function_too(tmp_path):
     run = sj.load("lennard_jones", FEW).differentiable(fields=["initial.position"], variables=["position"])
     quiet = ["output.animation=false", "output.report=false", f"output.root={tmp_path}"]

@@ -105,7 +105,7 @@ def test_what_cannot_be_taken_apart_is_told(settings, words):
 
 @pytest.mark.slow
 def test_a_run_says_that_it_does_not_search(tmp_path):
-    seen = "observations: [{snapshot: concentration, deviation: 0.01}]"
+    seen = "observations: [{output: fields, of: concentration, deviation: 0.01}]"
     sought = f"inverse={{unknowns: {{physics.diffusivity: {{guess: 0.02}}}}, {seen}}}"
     s = sj.load(None, [*FIELDS, *DYE, sought, "output=none", f"output.root={tmp_path}"])
     assert "simjax.Search(simulation).run() searches" in (s.run().folder / "run.log").read_text()

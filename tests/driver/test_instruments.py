@@ -394,10 +394,9 @@ def test_a_search_is_fitted_to_an_instrument_of_the_run():
 
     named = validate(problem({"output": "probe", "deviation": 0.1}, {"output": "line", "deviation": 0.2}))
     assert named.inverse is not None
-    times = tuple(number * 3 * DT for number in (1, 2, 3))
-    found = [(one.instrument.name, one.variable, one.deviation, one.times) for one in named.inverse.observations]
-    at_points = [("probe", name, 0.1, None) for name in ("velocity_x", "velocity_y", "pressure")]
-    assert found == [*at_points, ("line", "pressure", 0.2, times)]
+    found = [(one.instrument.name, one.variable, one.deviation, one.every) for one in named.inverse.observations]
+    at_points = [("probe", name, 0.1, "frame") for name in ("velocity_x", "velocity_y", "pressure")]
+    assert found == [*at_points, ("line", "pressure", 0.2, 3 * DT)]
     assert validate(named.write()) == named
     pairs = changed(WAVE, {"outputs": [{**SEEN["structure_function"], "structure_function": "velocity"}]})
     fitted = validate(

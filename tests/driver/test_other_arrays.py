@@ -102,7 +102,13 @@ def test_simulate_takes_foreign_states_and_parameters():
 
 def test_measurements_may_be_foreign_arrays():
     measured = np.stack([SPOT])
-    seen = {"snapshot": "concentration", "data": Foreign(measured), "deviation": Foreign(0.1 + SPOT), "times": [0.1]}
+    seen = {
+        "output": "fields",
+        "of": "concentration",
+        "data": Foreign(measured),
+        "deviation": Foreign(0.1 + SPOT),
+        "times": [0.1],
+    }
     problem = sj.InverseProblem(
         dye(Foreign),
         unknowns={"physics.diffusivity": {"guess": 0.02, "positive": True}},

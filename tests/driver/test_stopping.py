@@ -113,7 +113,7 @@ def test_a_search_is_interrupted_after_its_checkpoint(tmp_path, signalled, monke
             "output": {"root": str(tmp_path), "report": False},
             "inverse": {
                 "unknowns": {"physics.diffusivity": {"guess": 0.1}},
-                "observations": [{"snapshot": "concentration", "deviation": 0.01}],
+                "observations": [{"output": "fields", "of": "concentration", "deviation": 0.01}],
                 "solver": {"name": "sgd", "iterations": 4, "learning_rate": 1e-9},
             },
         }

@@ -54,6 +54,50 @@ def first(dataset, condition, each=1):
 
 @pytest.mark.parametrize("every", ["frame", "step"])
 @pytest.mark.slow
+def test_an_instrument_is_judged_by_its_name(every, tmp_path):
+    """The same run ends where a mean over a box does what the samples of every step say."""
+    box = {"box_mean": {"lower": [0.0], "upper": [0.3]}, "of": "concentration", "every": "step", "name": "left"}
+    run(tmp_path / "whole", {"outputs": [box]})
+    with sj.open_output(tmp_path / "whole", "left") as samples:
+        left = samples.concentration.load()
+    each = {"frame": 10, "step": 1}[every]
+    last = first(left.to_dataset(), left.values < 1.6, each)
+    assert 1 < last < 100
+    # Judged at frames an instrument is read at them, whatever its own cadence is.
+    looking = [{**box, "every": "frame" if every == "step" else "step"}]
+    result = run(tmp_path / "run", {"outputs": looking, "stop": {"when": "left < 1.6", "every": every}})
+    assert result.exit_code == 0 and f"at t = {last * 0.01:g}, step {last} (left = " in result.message
+    two = {"probe": {"points": [[0.1], [0.2]]}, "of": "concentration", "name": "left"}
+    with pytest.raises(
+        ConfigurationError, match="outputs: left reads 2 numbers, concentration: expected one in a cond"
+    ):
+        run(tmp_path / "two", {"outputs": [two], "stop": {"when": "left < 1.6"}})
+
+
+@pytest.mark.slow
+def test_an_instrument_of_particles_ends_their_run(tmp_path):
+    moved = [{"mean_square_displacement": None, "every": "frame", "name": "moved"}]
+    liquid = sj.load(
+        "lennard_jones",
+        [
+            "particles.count=108",
+            "box.upper=[5.65,5.65,5.65]",
+            "time.end=0.2",
+            "time.output_every=0.02",
+            "output.report=false",
+        ],
+    )
+    config = {**liquid.config.write(), "outputs": moved, "stop": {"when": "moved > 0.002"}}
+    config["output"] |= {"root": str(tmp_path), "folder": str(tmp_path / "run"), "animation": False}
+    result = sj.Simulation(validate(config)).run()
+    with sj.open_output(tmp_path / "run", "moved") as samples:
+        values = samples.mean_square_displacement.values
+    assert "stop.when held: moved > 0.002" in result.message
+    assert len(values) > 2 and (values[:-1] <= 0.002).all() and values[-1] > 0.002
+
+
+@pytest.mark.parametrize("every", ["frame", "step"])
+@pytest.mark.slow
 def test_a_run_ends_where_its_condition_holds(steps, every, tmp_path):
     stop, event = f"{VARIANCE} < 0.2 and t > 0.05", f"{VARIANCE} < 0.35"
     changes = {"stop": {"when": stop, "every": every}, "events": [{"when": event, "every": every, "name": "low"}]}

@@ -10,7 +10,7 @@ import equinox as eqx
 import jax
 import numpy as np
 import pytest
-from inverse_problems import BASE, EVERYTHING, FIELD, NUMBERS, SENSORS, SNAPSHOT, TWO_PI, evaluated, searched
+from inverse_problems import BASE, EVERYTHING, FIELD, NUMBERS, PLACES, SENSORS, SNAPSHOT, TWO_PI, evaluated, searched
 
 from simjax.certificate.inverse_loss import inverse_objective
 from simjax.config import validate
@@ -27,9 +27,15 @@ def config(unknowns, observations, **changes):
 INSTRUMENTS = [
     SENSORS,
     SNAPSHOT,
-    {"line_of_sight": "concentration", "from": [[0, 1]], "to": [[6, 5]], "deviation": 0.1},
-    {"box_average": "concentration", "lower": [[0, 0]], "upper": [[3, 2]], "deviation": 0.01},
-    {"spectrum": "concentration", "shells": 3, "deviation": 0.01, "times": [0.15, 0.4]},
+    {"output": "line_of_sight", "deviation": 0.1},
+    {"output": "box_mean", "deviation": 0.01},
+    {"output": "spectrum", "deviation": 0.01, "times": [0.15, 0.4]},
+]
+LOOKING = [
+    *BASE["outputs"],
+    {"line_of_sight": {"from": [[0, 1]], "to": [[6, 5]]}, "of": "concentration"},
+    {"box_mean": {"lower": [0, 0], "upper": [3, 2]}, "of": "concentration"},
+    {"spectrum": "concentration", "shells": 3},
 ]
 
 
@@ -41,7 +47,7 @@ INSTRUMENTS = [
     ],
 )
 def test_residuals_and_gradients_do_not_depend_on_the_decomposition(shooting):
-    problem = config(EVERYTHING, INSTRUMENTS, shooting=shooting)
+    problem = config(EVERYTHING, INSTRUMENTS, shooting=shooting, outputs=LOOKING)
     alone = evaluated(InverseProblem(problem, sizes={}))
     cut = evaluated(InverseProblem(problem, sizes={"x": 2, "y": 4}))
     for path, expected in jax.tree.leaves_with_path(alone):
@@ -56,7 +62,7 @@ def test_residuals_and_gradients_do_not_depend_on_the_decomposition(shooting):
 @pytest.mark.slow
 def test_members_are_runs_of_their_own():
     """Every member's residuals are those of its own latent, on an ensemble x space mesh too."""
-    problem = InverseProblem(config(EVERYTHING, INSTRUMENTS), sizes={"x": 2, "ensemble": 2})
+    problem = InverseProblem(config(EVERYTHING, INSTRUMENTS, outputs=LOOKING), sizes={"x": 2, "ensemble": 2})
     least_squares, latent = problem.least_squares(), problem.start()
     several = jax.tree.map(lambda u: np.stack([np.asarray(u) * (1 + 0.1 * k) for k in range(4)]), latent)
     together = eqx.filter_jit(least_squares.of_members)(several, least_squares.given)
@@ -71,7 +77,7 @@ def test_members_are_runs_of_their_own():
 def test_the_truth_leaves_nothing_but_noise():
     """Without noise worth the name all residuals vanish at the truth: what is measured is what is compared."""
     observations = [{**instrument, "deviation": 1e-9} for instrument in INSTRUMENTS]
-    problem = InverseProblem(config(NUMBERS, observations))
+    problem = InverseProblem(config(NUMBERS, observations, outputs=LOOKING))
     latent = {
         path: problem.transforms[path].latent(np.asarray(value), problem.domain)
         for path, value in problem.truth().items()
@@ -85,21 +91,35 @@ def test_the_truth_leaves_nothing_but_noise():
 
 def test_a_target_counts_as_measured_and_leaves_no_truth():
     """The formula at the variable's places and at its times, with the configuration's numbers and without noise."""
-    wanted = {"snapshot": "concentration", "times": [0.2, 0.4], "target": "depth*sin(x)*t", "deviation": 0.1}
+    wanted = {
+        "output": "fields",
+        "of": "concentration",
+        "times": [0.2, 0.4],
+        "target": "depth*sin(x)*t",
+        "deviation": 0.1,
+    }
     problem = InverseProblem(config(NUMBERS, [wanted]))
     (instrument,) = problem.instruments
     x = (np.arange(16) + 0.5)[:, None] * TWO_PI / 16
     expected = 1.5 * np.sin(x) * np.array([0.2, 0.4])[:, None, None] * np.ones((1, 1, 16))
     np.testing.assert_allclose(instrument.measured, expected, rtol=1e-15)
     assert instrument.standard_deviation() == 0.1 and not problem.is_twin
-    even = InverseProblem(config(NUMBERS, [{"snapshot": "concentration", "target": 0.3, "fraction": 0.1}]))
+    even = InverseProblem(
+        config(NUMBERS, [{"output": "fields", "of": "concentration", "target": 0.3, "fraction": 0.1}])
+    )
     assert np.all(even.instruments[0].measured == 0.3) and even.instruments[0].standard_deviation() == pytest.approx(
         0.03
     )
 
 
 def test_a_diagnostic_is_wanted_at_its_times():
-    wanted = {"diagnostic": "mean_concentration", "times": [0.2, 0.4], "target": "depth*t", "deviation": 0.1}
+    wanted = {
+        "output": "diagnostics",
+        "of": "mean_concentration",
+        "times": [0.2, 0.4],
+        "target": "depth*t",
+        "deviation": 0.1,
+    }
     (instrument,) = InverseProblem(config(NUMBERS, [wanted])).instruments
     np.testing.assert_allclose(instrument.measured, [0.3, 0.6], rtol=1e-15)  # depth = 1.5: one product, a rounding
     with pytest.raises(ConfigurationError, match="target.*unknown name 'x'"):
@@ -302,7 +322,7 @@ def test_numbers_that_one_snapshot_does_not_tell_apart_are_named(folder):
         "physics": {"diffusivity": 0.05, "velocity": [0.0, 0.0]},
         "initial": {"concentration": "depth*sin(x)*cos(y)"},
     }
-    snapshot = {"snapshot": "concentration", "deviation": 0.02, "times": [0.4]}
+    snapshot = {"output": "fields", "of": "concentration", "deviation": 0.02, "times": [0.4]}
     posed = config(NUMBERS, [snapshot], output=folder | {"report": True}, **wave)
     found = searched(posed)
     (sentence,) = found.answer.doubts
@@ -329,7 +349,7 @@ def test_sensors_outside_of_the_run_are_refused(tmp_path):
     table = tmp_path / "sensors.csv"
     table.write_text("t,x,y,value,variable\n0.2,1,1,0.3,concentration\n0.9,1,1,0.2,concentration\n")
     with pytest.raises(ConfigurationError, match=r"measured at t=0.9, but the run goes from t=0 to 0.4"):
-        InverseProblem(config(NUMBERS, [{"sensors": str(table), "deviation": 0.1}]))
+        InverseProblem(config(NUMBERS, [{"output": "fields", "file": str(table), "deviation": 0.1}]))
 
 
 def table_of(folder, header, reading):
@@ -340,7 +360,9 @@ def table_of(folder, header, reading):
 
 def test_sensors_without_a_variable_are_those_of_the_only_one(tmp_path):
     table = table_of(tmp_path, "t,x,y,value", "0.2,1,1,0.3")
-    (instrument,) = InverseProblem(config(NUMBERS, [{"sensors": str(table), "deviation": 0.1}])).instruments
+    (instrument,) = InverseProblem(
+        config(NUMBERS, [{"output": "fields", "file": str(table), "deviation": 0.1}])
+    ).instruments
     assert instrument.operator.variable == "concentration" and instrument.measured.tolist() == [[0.3]]
 
 
@@ -351,16 +373,17 @@ def test_sensors_that_do_not_say_which_variable_they_measured_are_refused(tmp_pa
         "physics": {"viscosity": 0.1},
         "initial": {"velocity": ["sin(y)", "0"]},
         "parameters": {},
+        "outputs": None,
     }
     unknowns = {"physics.viscosity": {"guess": 0.2}}
     with pytest.raises(ConfigurationError, match="does not say what was measured.*velocity_y.*add a column"):
-        InverseProblem(config(unknowns, [{"sensors": str(table), "deviation": 0.1}], **flow))
+        InverseProblem(config(unknowns, [{"output": "fields", "file": str(table), "deviation": 0.1}], **flow))
 
 
 def test_sensors_of_an_unknown_variable_are_refused(tmp_path):
     table = table_of(tmp_path, "t,x,y,value,variable", "0.2,1,1,0.3,concentrtion")
     with pytest.raises(ConfigurationError, match="readings of 'concentrtion'; did you mean 'concentration'?"):
-        InverseProblem(config(NUMBERS, [{"sensors": str(table), "deviation": 0.1}]))
+        InverseProblem(config(NUMBERS, [{"output": "fields", "file": str(table), "deviation": 0.1}]))
 
 
 @pytest.mark.slow
@@ -369,7 +392,7 @@ def test_sensors_of_a_file_are_met(tmp_path, folder):
     truth = InverseProblem(config(NUMBERS, [SENSORS]))
     series = np.asarray(truth.series(truth.truth())[truth.instruments[0].name])
     lines = ["t,x,y,value,variable"]
-    for k, (x, y) in enumerate(SENSORS["at"]):
+    for k, (x, y) in enumerate(PLACES):
         for frame in range(1 if k else 2, 5):
             lines.append(f"{0.1 * frame},{x},{y},{float(series[frame, k])!r},concentration")
         lines.append(f"0.25,{x},{y},{float(series[2, k] + series[3, k]) / 2!r},concentration")
@@ -377,7 +400,7 @@ def test_sensors_of_a_file_are_met(tmp_path, folder):
     table.write_text("\n".join(lines))
     problem = config(
         NUMBERS,
-        [{"sensors": str(table), "deviation": 0.01}],
+        [{"output": "fields", "file": str(table), "deviation": 0.01}],
         output=folder,
         solver={"name": "gauss_newton", "iterations": 12, "tolerance": 1e-14},
     )

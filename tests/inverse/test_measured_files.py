@@ -11,8 +11,8 @@ import simjax as sj
 from simjax.config import validate
 from simjax.driver.differentiable_run import DifferentiableRun
 from simjax.errors import ConfigurationError, InputOutputError
+from simjax.instruments.everything import Snapshot
 from simjax.instruments.image import Image
-from simjax.instruments.operators import Snapshot
 from simjax.inverse.problem_instruments import instruments_of
 
 TRUE, DEVIATION = 0.02, 0.05
@@ -68,17 +68,19 @@ def pictures(frames, under_the_mask=np.nan):
     )
 
 
-def posed(root, observation, **solver):
+def posed(root, observation, base=DYE, **solver):
     section = {"unknowns": SOUGHT, "observations": [observation]}
     section["solver"] = {"name": "gauss_newton", "iterations": 8, **solver}
-    return validate(changed(DYE, {"output.root": str(root), "inverse": section}), folders=[root])
+    return validate(changed(base, {"output.root": str(root), "inverse": section}), folders=[root])
 
 
 @pytest.fixture(scope="module")
 def problem(run):
     root, _, frames = run
     pictures(frames).to_netcdf(root / "pictures.nc")
-    return sj.InverseProblem(posed(root, {"snapshot": "concentration", "file": "pictures.nc", "variable": "pixels"}))
+    return sj.InverseProblem(
+        posed(root, {"output": "fields", "of": "concentration", "file": "pictures.nc", "variable": "pixels"})
+    )
 
 
 @pytest.mark.slow
@@ -105,7 +107,7 @@ def test_pictures_on_another_grid_recover_what_was_sought(problem, run):
 @pytest.mark.slow
 def test_what_lies_under_the_mask_does_not_matter_to_the_bit(problem, run):
     root, _, frames = run
-    told = {"snapshot": "concentration", "variable": "pixels"}
+    told = {"output": "fields", "of": "concentration", "variable": "pixels"}
     expected = evaluated(problem)
     for number in (1e30, -7.0, 0.0):
         # From Python, a dataset in the place of a file.
@@ -141,9 +143,9 @@ def test_the_loss_is_that_of_numpy_and_its_slope_a_difference(problem, run):
     assert float(gradient["physics.diffusivity"]) == pytest.approx((at(step) - at(-step)) / (2 * step), rel=1e-6)
 
 
-def instrument(root, observation, run=None):
+def instrument(root, observation, run=None, base=DYE):
     """The instrument of one observation, of which nothing is compiled."""
-    config = posed(root, observation)
+    config = posed(root, observation, base)
     assert config.inverse is not None
     return instruments_of(config.inverse.observations, run or DifferentiableRun(config))[0]
 
@@ -152,16 +154,18 @@ def test_samples_of_another_run_are_taken_as_they_are(run):
     root, folder, frames = run
     samples = "truth/outputs/probe/samples.h5"
     by_name = instrument(root, {"output": "probe", "file": samples, "deviation": 0.01})
-    by_place = instrument(root, {"points": "concentration", "file": samples, "deviation": 0.01})
+    by_place = instrument(root, {"output": "fields", "of": "concentration", "file": samples, "deviation": 0.01})
     for one in (by_name, by_place):
         assert one.operator.positions == ((0.3,), (0.61,))
         np.testing.assert_allclose(one.measured, seen(frames, np.asarray([0.3, 0.61])), rtol=0, atol=1e-14)
         np.testing.assert_array_equal(one.below, range(5))
         assert not one.fraction.any() and one.present is None
-    whole = instrument(root, {"snapshot": "concentration", "file": "truth/fields.h5", "fraction": 0.1})
+    whole = instrument(root, {"output": "fields", "of": "concentration", "file": "truth/fields.h5", "fraction": 0.1})
     assert isinstance(whole.operator, Snapshot)
     np.testing.assert_array_equal(whole.measured, frames.concentration)
-    mean = instrument(root, {"diagnostic": "mean_concentration", "file": "truth/fields.h5", "deviation": 0.1})
+    mean = instrument(
+        root, {"output": "diagnostics", "of": "mean_concentration", "file": "truth/fields.h5", "deviation": 0.1}
+    )
     np.testing.assert_array_equal(mean.measured, frames.mean_concentration)
     assert folder.name == "truth"
 
@@ -217,7 +221,7 @@ def test_times_between_frames_lie_between_their_readings(run):
     root, _, frames = run
     data = xr.Dataset({"concentration": (("time", "x"), np.zeros((3, 8)))}, {"time": [0.05, 0.1, 0.375], "x": X})
     data.to_netcdf(root / "between.nc")
-    one = instrument(root, {"snapshot": "concentration", "file": "between.nc", "deviation": 0.1})
+    one = instrument(root, {"output": "fields", "of": "concentration", "file": "between.nc", "deviation": 0.1})
     np.testing.assert_array_equal(one.below, [0, 1, 3])
     np.testing.assert_allclose(one.fraction, [0.5, 0, 0.75], rtol=0, atol=1e-12)
     u = seen(frames, X)
@@ -233,7 +237,9 @@ def test_a_picture_of_two_axes_is_read_where_its_pixels_are_on_any_order_of_axes
     y = np.linspace(0.2, 0.7, 3)
     measured = np.random.default_rng(0).random((2, 3, 8))
     xr.Dataset({"c": (("time", "y", "x"), measured)}, {"time": [0.1, 0.2], "x": X, "y": y}).to_netcdf(tmp_path / "c.nc")
-    section = {"observations": [{"snapshot": "concentration", "file": "c.nc", "variable": "c", "deviation": 1.0}]}
+    section = {
+        "observations": [{"output": "fields", "of": "concentration", "file": "c.nc", "variable": "c", "deviation": 1.0}]
+    }
     config = validate(changed(plate, {"inverse": {"unknowns": SOUGHT, **section}}), folders=[tmp_path])
     assert config.inverse is not None
     run = DifferentiableRun(config)
@@ -254,12 +260,14 @@ def test_arrays_of_python_with_their_times(run):
     dye = validate(changed(DYE, {"output.root": str(root)}))
     told = {"unknowns": SOUGHT, "solver": {"name": "gauss_newton"}}
     values[0, 3] = np.nan
-    observation = {"snapshot": "concentration", "data": values, "times": frames.time.values[1:].tolist()}
+    observation = {"output": "fields", "of": "concentration", "data": values, "times": frames.time.values[1:].tolist()}
     problem = sj.InverseProblem(dye, observations=[{**observation, "deviation": np.full(24, 0.1)}], **told)
     (one,) = problem.instruments
     assert one.count == values.size - 1 and one.deviation.shape == values.shape
     with pytest.raises(ConfigurationError, match="no coordinate time; write times"):
-        sj.InverseProblem(dye, observations=[{"snapshot": "concentration", "data": values, "deviation": 0.1}], **told)
+        sj.InverseProblem(
+            dye, observations=[{"output": "fields", "of": "concentration", "data": values, "deviation": 0.1}], **told
+        )
     with pytest.raises(ConfigurationError, match="data and file='a.nc'"):
         sj.InverseProblem(dye, observations=[{**observation, "file": "a.nc"}], **told)
 
@@ -304,9 +312,9 @@ REFUSED = {
     "a pixel outside": (picture(x=("x", X + 0.2)), {}, "has x=1.15 outside of the domain; cut it to 0 <= x <= 1"),
     "no places": (picture(x=None), {}, "'c' in a.nc has 8 values along x and no coordinate x, for 24 cells"),
     "stations": (
-        picture(c=(("time", "station"), np.ones((2, 8))), e=None),
+        picture(c=(("time", "station"), np.ones((2, 8))), x=None, e=None),
         {"deviation": 0.1},
-        "has axes (station) of shape (8,); expected those of the grid, (x)",
+        "has axes (station) of shape (8,); expected those of the grid, (x), or one number as the coordinate across",
     ),
     "members": (
         picture(c=(("member", "time", "x"), np.ones((3, 2, 8)))),
@@ -331,7 +339,7 @@ def rollout(run):
 def test_what_does_not_fit_is_refused_with_what_to_write(what, tmp_path, rollout):
     data, changes, sentence = REFUSED[what]
     data.to_netcdf(tmp_path / "a.nc")
-    told = {"snapshot": "concentration", "file": "a.nc", "variable": "c", "deviation": "e", **changes}
+    told = {"output": "fields", "of": "concentration", "file": "a.nc", "variable": "c", "deviation": "e", **changes}
     with pytest.raises(ConfigurationError) as refused:
         instrument(tmp_path, told, rollout)
     message = str(refused.value)
@@ -362,35 +370,34 @@ def test_members_of_an_ensemble_are_the_measurements_of_runs_of_their_own(tmp_pa
 def test_other_places_than_those_of_the_file_are_refused(run, rollout, tmp_path):
     root, _, _ = run
     samples = {"file": "truth/outputs/probe/samples.h5", "deviation": 0.01}
-    with pytest.raises(ConfigurationError, match=r"its point 1 has x=0.61, but points: concentration has x=0.7; write"):
-        instrument(root, {"points": "concentration", "at": [[0.3], [0.7]], **samples}, rollout)
-    with pytest.raises(ConfigurationError, match=r"has shape \(5, 2\), times first; expected \(5, 1\), what points"):
-        instrument(root, {"points": "concentration", "at": [[0.3]], **samples}, rollout)
-    with pytest.raises(ConfigurationError, match="no coordinate x of its points; write at"):
-        picture(c=(("time", "station"), np.ones((2, 8))), x=None, e=None).to_netcdf(tmp_path / "a.nc")
-        instrument(tmp_path, {"points": "concentration", "file": "a.nc", "variable": "c", "deviation": 1.0}, rollout)
+    away = {**DYE, "outputs": [{"probe": {"points": [[0.3], [0.7]]}, "of": "concentration"}]}
+    with pytest.raises(ConfigurationError, match=r"its point 1 has x=0.61, but output probe has x=0.7; write"):
+        instrument(root, {"output": "probe", **samples}, rollout, away)
+    fewer = {**DYE, "outputs": [{"probe": {"points": [[0.3]]}, "of": "concentration"}]}
+    with pytest.raises(ConfigurationError, match=r"has shape \(5, 2\), times first; expected \(5, 1\), what output"):
+        instrument(root, {"output": "probe", **samples}, rollout, fewer)
     (tmp_path / "b.nc").write_bytes(b"\x89HDF\r\n\x1a\n")
     with pytest.raises(InputOutputError, match="damaged or incomplete"):
-        instrument(tmp_path, {"points": "concentration", "file": "b.nc", "deviation": 1.0}, rollout)
+        instrument(tmp_path, {"output": "fields", "of": "concentration", "file": "b.nc", "deviation": 1.0}, rollout)
     (tmp_path / "c.zarr").mkdir()
     (tmp_path / "c.zarr" / "zarr.json").write_text("{}")
     # Where zarr is not installed it is asked for; else the store is damaged.
     with pytest.raises(
         (ConfigurationError, InputOutputError), match=r"c\.zarr (is a Zarr store|is damaged|has no variable)"
     ):
-        instrument(tmp_path, {"points": "concentration", "file": "c.zarr", "deviation": 1.0}, rollout)
+        instrument(tmp_path, {"output": "fields", "of": "concentration", "file": "c.zarr", "deviation": 1.0}, rollout)
 
 
 def test_keys_that_do_not_go_together_are_refused(tmp_path):
     picture().to_netcdf(tmp_path / "a.nc")
 
     def told(**keys):
-        given = {"snapshot": "concentration", "deviation": 0.1, **keys}
+        given = {"output": "fields", "of": "concentration", "deviation": 0.1, **keys}
         section = {"unknowns": SOUGHT, "observations": [given]}
         return refusal(changed(DYE, {"inverse": section}), folders=[tmp_path])
 
     assert "inverse.observations[0].file = 'b.nc': no such file (looked below" in told(file="b.nc")
-    assert "every = 2: expected none with a file, whose coordinate time" in told(file="a.nc", every=2)
+    assert "every = 0.2: expected none with a file, whose coordinate time" in told(file="a.nc", every=0.2)
     assert "target and file: expected one of them" in told(file="a.nc", target="x")
     assert "deviation = 'e': expected a number > 0; the name of a variable goes with a file" in told(deviation="e")
     assert "mask = 'm': expected none without a file of measurements" in told(mask="m")

@@ -20,6 +20,9 @@ COOLING = {
     "boundaries": {"x": "slip"},
     "initial": {"concentration": "exp(-8*x)"},
     "time": {"end": 0.1, "output_every": 0.05, "dt": 0.0005},
+    "outputs": [
+        {"probe": {"points": [[0.005], [0.11], [0.63], [1.0]]}, "of": "concentration", "name": "places"},
+    ],
     "output": {"report": False},
 }
 
@@ -58,13 +61,13 @@ def test_a_run_has_a_derivative_with_respect_to_it():
 
 SEARCH = {
     "unknowns": {"parameters.named": {"guess": 0.4, "bounds": [0.1, 3.0]}},
-    "observations": [{"diagnostic": "variance_concentration", "deviation": 1e-7}],
+    "observations": [{"output": "diagnostics", "of": "variance_concentration", "deviation": 1e-7}],
     "solver": {"name": "gauss_newton", "iterations": 8},
 }
 
 
 # A place in each of three cells, and an end.
-PLACES = [{"points": "concentration", "at": [[0.005], [0.11], [0.63], [1.0]], "deviation": 1e-7}]
+PLACES = [{"output": "places", "deviation": 1e-7}]
 
 
 def at_places(**changes):
@@ -110,8 +113,8 @@ def test_a_search_finds_the_strength_of_a_run_by_a_diagnostic_and_points():
             "ensemble.vary.parameters.named: grid.stretch.x.tanh.strength is made of it, and all members have one grid",
         ),
         (
-            {"inverse": SEARCH | {"observations": [{"snapshot": "concentration", "deviation": 0.1}]}},
-            r"cells move with it, while inverse.observations\[0\] \(snapshot\) is of given cells; expected points",
+            {"inverse": SEARCH | {"observations": [{"output": "fields", "of": "concentration", "deviation": 0.1}]}},
+            r"cells move with it, while inverse.observations\[0\] \(fields\) is of given cells; expected an output",
         ),
         (
             {
@@ -121,7 +124,7 @@ def test_a_search_finds_the_strength_of_a_run_by_a_diagnostic_and_points():
                 "outputs": [{"slice": {"y": 0.5}, "of": ["concentration"], "every": "frame", "name": "cut"}],
                 "inverse": SEARCH | {"observations": [{"output": "cut", "of": "concentration", "deviation": 0.1}]},
             },
-            r"inverse.observations\[0\] \(output\) is of given cells; .* a slice across the axis whose cells move",
+            r"inverse.observations\[0\] \(cut\) is of given cells; .* a slice across the axis whose cells move",
         ),
         (
             {"inverse": SEARCH | {"unknowns": SEARCH["unknowns"] | {"initial.concentration": {}}}},

@@ -12,9 +12,10 @@ from refusals import refusals
 
 from simjax.core.domain import Domain
 from simjax.grid import Grid
+from simjax.instruments.everything import Snapshot
 from simjax.instruments.histogram import Histogram
 from simjax.instruments.image import Image
-from simjax.instruments.operators import BoxAverage, LineOfSight, PointSensors, Snapshot, Spectrum
+from simjax.instruments.operators import BoxAverage, LineOfSight, PointSensors, Spectrum
 from simjax.instruments.planes import Slice
 from simjax.parallel import decompose, distribute, make_mesh
 

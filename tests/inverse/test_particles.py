@@ -21,15 +21,16 @@ CRYSTAL = {
     "box": {"upper": [4.8, 4.8]},
     "particles": {"placement": "square", "count": 16, "temperature": 0.3},
     "time": {"end": 0.06, "output_every": 0.03, "dt": 0.01},
+    "outputs": [{"radial_distribution": [1.0, 1.2, 1.4], "width": 0.2}],
     "inverse": {
         "unknowns": {
             "physics.potential.lennard_jones.epsilon": {"guess": 0.8, "positive": True},
             "initial.velocity": {"guess": ["0.1*sin(x)", 0], "prior": {"gaussian": {"mean": 0, "deviation": 1}}},
         },
         "observations": [
-            {"snapshot": "position", "deviation": 1.0e-3},
-            {"radial_distribution": [1.0, 1.2, 1.4], "width": 0.2, "deviation": 0.05},
-            {"diagnostic": "potential_energy", "deviation": 0.01},
+            {"output": "particles", "of": "position", "deviation": 1.0e-3},
+            {"output": "radial_distribution", "deviation": 0.05},
+            {"output": "diagnostics", "of": "potential_energy", "deviation": 0.01},
         ],
         "solver": {"name": "gauss_newton", "iterations": 8, "cg_iterations": 40},
     },
@@ -148,11 +149,26 @@ def test_experiments_differ_in_keys_of_a_part():
 
 
 MISTAKES = {
-    "a snapshot of a field": ({"observations": [{"snapshot": "density", "deviation": 1}]}, "snapshot = 'density'"),
-    "counts": ({"observations": [{"snapshot": "image", "deviation": 1}]}, "expected one of position, velocity"),
-    "points": ({"observations": [{"points": "position", "deviation": 1}]}, "snapshot, diagnostic, radial_distribution"),
-    "near": ({"observations": [{"radial_distribution": [0.1], "width": 0.2, "deviation": 1}]}, "at least width=0.2"),
-    "no width": ({"observations": [{"radial_distribution": [0.5], "deviation": 1}]}, "width is missing"),
+    "a snapshot of a field": (
+        {"observations": [{"output": "particles", "of": "density", "deviation": 1}]},
+        "of = 'density': expected one of variables, position",
+    ),
+    "counts": (
+        {"observations": [{"output": "particles", "of": "image", "deviation": 1}]},
+        "expected one of variables, position, velocity",
+    ),
+    "of fields": (
+        {"observations": [{"output": "fields", "deviation": 1}]},
+        "radial_distribution, particles, diagnostics",
+    ),
+    "near": (
+        {"observations": [{"radial_distribution": [0.1], "width": 0.2, "deviation": 1}]},
+        "write {output: radial_distribution} here and outputs: [{radial_distribution: [0.1], width: 0.2}]",
+    ),
+    "once": (
+        {"observations": [{"snapshot": "position", "deviation": 1}]},
+        "observations[0].snapshot: what is observed is an output now; write {output: particles, of: position} here",
+    ),
     "a cutoff": ({"unknowns": {"physics.cutoff": {}}}, "physics.cutoff: unknown key"),
     "smooth": ({"unknowns": {"initial.velocity": {"smooth": 1.0}}}, "expected at a field on a grid"),
     "windows": ({"shooting": {"windows": 2}}, "expected 1 for particles"),
@@ -167,9 +183,9 @@ def test_mistakes_are_sentences(name):
 
 
 def test_a_diagnostic_that_is_not_there():
-    section = {**CRYSTAL["inverse"], "observations": [{"diagnostic": "temprature", "deviation": 1}]}
+    section = {**CRYSTAL["inverse"], "observations": [{"output": "diagnostics", "of": "temprature", "deviation": 1}]}
     with pytest.raises(ConfigurationError, match="did you mean 'temperature'"):
         sj.InverseProblem(posed({"inverse": section}))
-    far = {**CRYSTAL["inverse"], "observations": [{"radial_distribution": [3.0], "width": 0.2, "deviation": 1}]}
+    far = {"outputs": [{"radial_distribution": [3.0], "width": 0.2}], "inverse": CRYSTAL["inverse"]}
     with pytest.raises(ConfigurationError, match="the length of a cell"):
-        sj.InverseProblem(posed({"inverse": far}))
+        sj.InverseProblem(posed(far))

@@ -160,8 +160,8 @@ MISTAKES = {
     "form": (posed([{}]), ["inverse.experiments = [{}]: expected names of runs"]),
     "changes": (posed({"a": 3}), ["inverse.experiments.a = 3: expected what differs in it: physics, parameters"]),
     "observation": (
-        posed({"a": {"observations": [{"snapshot": "c", "deviation": 1}]}}),
-        ["inverse.experiments.a.observations[0].snapshot = 'c'"],
+        posed({"a": {"observations": [{"output": "fields", "of": "c", "deviation": 1}]}}),
+        ["inverse.experiments.a.observations[0].of = 'c'"],
     ),
     "nothing observed": (
         {**BASE, "inverse": {"unknowns": NUMBERS, "experiments": {"a": {"observations": [SENSORS]}, "b": {}}}},

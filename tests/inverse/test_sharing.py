@@ -28,14 +28,18 @@ BASE = {
     "grid": {"shape": [16], "upper": [1.0]},
     "initial": {"concentration": "depth*sin(2*pi*x)"},
     "time": {"end": 0.02, "output_every": 0.01, "dt": 0.005},
+    "outputs": [{"probe": {"points": [[0.2], [0.7]]}, "of": "concentration"}],
 }
 
 
 def config(diffusivity=0.05, depth=1.5, guess=0.1, deviation=0.002, seed=0, **changes):
-    observed = {"points": "concentration", "at": [[0.2], [0.7]], "deviation": deviation}
+    observed = {"output": "probe", "deviation": deviation}
     inverse = {
         "unknowns": {"physics.diffusivity": {"guess": guess, "positive": True}, "initial.concentration": {}},
-        "observations": [observed, {"snapshot": "concentration", "fraction": 10 * deviation, "noise": {"huber": 1.3}}],
+        "observations": [
+            observed,
+            {"output": "fields", "of": "concentration", "fraction": 10 * deviation, "noise": {"huber": 1.3}},
+        ],
         "solver": {"name": "adam", "iterations": 2},
     }
     physics = {"diffusivity": diffusivity, "velocity": [0.3]}

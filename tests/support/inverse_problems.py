@@ -7,6 +7,7 @@ from simjax.inverse.methods.least_squares import half_square
 from simjax.inverse.search import Search
 
 TWO_PI = 2 * np.pi
+PLACES = [[1.0, 1.0], [2.0, 4.0], [5.0, 3.0]]
 BASE = {
     "experiment_name": "spot",
     "model": "advection_diffusion",
@@ -16,14 +17,15 @@ BASE = {
     "grid": {"shape": [16, 16], "lower": [0, 0], "upper": [TWO_PI, TWO_PI]},
     "initial": {"concentration": "depth*sin(x)*cos(y + 0.3) + 0.5*sin(2*x + y)"},
     "time": {"end": 0.4, "output_every": 0.1, "dt": 0.05},
+    "outputs": [{"probe": {"points": PLACES}, "of": "concentration", "name": "sensors"}],
 }
 NUMBERS = {
     "physics.diffusivity": {"guess": 0.1, "positive": True},
     "parameters.depth": {"guess": 1.0, "bounds": [0.5, 3.0]},
 }
-SENSORS = {"points": "concentration", "at": [[1.0, 1.0], [2.0, 4.0], [5.0, 3.0]], "deviation": 0.002}
+SENSORS = {"output": "sensors", "deviation": 0.002}
 FIELD = {"initial.concentration": {"guess": "0.1*sin(x)", "prior": {"matern": {"deviation": 1.0, "length": 2.0}}}}
-SNAPSHOT = {"snapshot": "concentration", "deviation": 0.02}
+SNAPSHOT = {"output": "fields", "of": "concentration", "deviation": 0.02}
 
 
 def evaluated(problem):

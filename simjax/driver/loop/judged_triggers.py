@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from simjax.driver.output.frame_files import on_host, open_writer
+from simjax.driver.output.instrument import RunInstrument
 from simjax.driver.output.member_statistics import NEVER
 from simjax.driver.output.provenance import require_frames
 from simjax.driver.programs.compiled_run import CompiledRun
@@ -76,6 +78,9 @@ class Triggers:
             every: {name: when for name, (when, own) in conditions.items() if own == every} for every in (FRAME, STEP)
         }
         self._steady = None if config.stop is None else config.stop.steady
+        # Built where a name is asked for: others are of no concern to conditions.
+        named = self._quantities(FRAME) | self._quantities(STEP)
+        self._instruments = {one.name: RunInstrument.of(one, programs) for one in config.outputs if one.name in named}
         self._held: dict[str, np.ndarray] = {}
         self._history: list[tuple[float, np.ndarray]] = []
         self.ended: str | None = None
@@ -89,11 +94,27 @@ class Triggers:
         """Conditions that are judged after every step, by name."""
         return self._at[STEP]
 
+    def instruments(self, every: str) -> tuple[str, ...]:
+        """Names of the instruments of `outputs` whose readings are judged at output times, or after steps."""
+        return tuple(name for name in self._instruments if name in self._quantities(every))
+
+    def readings(self, found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        """The number that each of some instruments reads, of each member."""
+        return {name: next(iter(rows.values())) for name, rows in found.items() if name in self._instruments}
+
     def check(self) -> None:
         """Raise ConfigurationError where a quantity is not one of the run's, before anything is compiled."""
         if not self:
             return
-        known = sorted(self._programs.observed_shapes()[1])
+        for name, one in self._instruments.items():
+            shapes = one.shapes(self._programs.domain.grid)
+            count = sum(math.prod(shape) for shape in shapes.values())
+            if count != 1:
+                raise ConfigurationError(
+                    f"outputs: {name} reads {count} numbers, {', '.join(shapes)}: expected one in a condition of stop "
+                    "or events, such as that of a box_mean; write an entry that reads one."
+                )
+        known = sorted({*self._programs.observed_shapes()[1], *(one.name for one in self._config.outputs)})
         places = {"stop.steady.quantity": {self._steady.quantity}} if self._steady is not None else {}
         numbers = {event.name: number for number, event in enumerate(self._config.events or ())}
         for name, when in {**self._at[FRAME], **self._at[STEP]}.items():
@@ -107,7 +128,9 @@ class Triggers:
                     f"{', '.join(known)}, and t."
                 )
         for name in sorted(
-            name for name in self._quantities(STEP) if name.startswith(BESIDE) or name.endswith(ROUNDING)
+            name
+            for name in self._quantities(STEP) - {*self._instruments}
+            if name.startswith(BESIDE) or name.endswith(ROUNDING)
         ):
             raise ConfigurationError(f"every={STEP}: {name} is known at output times alone; write every: {FRAME}.")
 
@@ -146,7 +169,7 @@ class Triggers:
 
     def _numbers(self, found: Any) -> np.ndarray:
         """A quantity of each member, or of the run, on the host."""
-        return np.atleast_1d(whole(found)).astype(np.float64)
+        return np.asarray(whole(found), np.float64).reshape(len(self.times))
 
     def _quantities(self, every: str) -> set[str]:
         names = {name for when in self._at[every].values() for name in when.names}
@@ -189,10 +212,16 @@ class Triggers:
     def halt(self) -> Callable[[Any, Any], Halt]:
         """(model, params) -> what makes the loop over steps halt where a condition asks for it."""
         programs, conditions = self._programs, dict(self._at[STEP])
+        read = [self._instruments[name] for name in self.instruments(STEP)]
+        seen = {output.name: output for one in read for output in one.variables}
 
         def halting(model, params) -> Halt:
             def holds(t, state):
                 values = {**programs.diagnostics(model, t, state, params), TIME: t}
+                if read:
+                    view = programs.view(model, t, state, params, [*seen.values()])
+                    found = self.readings({one.source.name: one.read(view) for one in read})
+                    values |= {name: reading.reshape(()) for name, reading in found.items()}
                 return jnp.stack([jnp.asarray(when(values, jnp)) for when in conditions.values()])
 
             return Halt(holds, tuple(name == STOP for name in conditions))

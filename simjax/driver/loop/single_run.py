@@ -38,6 +38,7 @@ from simjax.errors import NumericalError, ResourceError, Stopped
 from simjax.parallel import whole
 from simjax.processes import processes
 from simjax.schema.config import AUTO, Config
+from simjax.schema.instruments import FRAME, STEP
 from simjax.status import HOPELESS, OK, reasons
 from simjax.stepping.clock import at_frame_start, elapsed_of
 from simjax.stepping.moments import Sums
@@ -374,17 +375,20 @@ class SingleRun:
                 *observed, status = program(self.programs.values, self.programs.files, self.state, self.clock, at)
             if not (self.programs.regrows and self._regrown(whole(status))):
                 break
-        if names := self.instruments.at_frame(first=first):
-            program = self.instruments.measure(names)
+        names, judged = self.instruments.at_frame(first=first), self.triggers.instruments(FRAME)
+        found = {}
+        if both := tuple(dict.fromkeys((*names, *judged))):
+            program = self.instruments.measure(both)
             with self.pace.timed(program):
-                measured = program(self.programs.values, self.programs.files, self.state, self.clock, at)
-            self.record.instruments.add(at_frame(measured, time, step))
+                count, found = program(self.programs.values, self.programs.files, self.state, self.clock, at)
+            self.record.instruments.add(at_frame((count, {name: found[name] for name in names}), time, step))
         self.record.add(time, step, observed, self.clock, self.pace)
         if self.triggers and np.any(good := np.atleast_1d(whole(self.clock.status)) == OK):
             steps = np.atleast_1d(whole(self.clock.step))
-            found = self.triggers.judge(At(time, steps, good), observed[1], first=first)
-            self._occur(found.events, time, step)
-            for sentence in found.met:
+            numbers = {**observed[1], **self.triggers.readings(found)}
+            judgement = self.triggers.judge(At(time, steps, good), numbers, first=first)
+            self._occur(judgement.events, time, step)
+            for sentence in judgement.met:
                 self.record.tell(sentence)
 
     def _judge_step(self) -> None:
@@ -395,7 +399,10 @@ class SingleRun:
 
         def quantities():
             at = jax.device_put(np.asarray(time, self.programs.dtype))
-            return self.programs.observe()(self.programs.values, self.programs.files, self.state, self.clock, at)[1]
+            now = self.programs.values, self.programs.files, self.state, self.clock, at
+            names = self.triggers.instruments(STEP)
+            found = self.instruments.measure(names)(*now)[1] if names else {}
+            return {**self.programs.observe()(*now)[1], **self.triggers.readings(found)}
 
         self._occur(self.triggers.judge_step(time, step, held, quantities).events, time, step)
 

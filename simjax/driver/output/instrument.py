@@ -14,6 +14,14 @@ from simjax.io.frame_layout import Variable
 from simjax.schema.instruments import InstrumentConfig
 
 
+class Reading(NamedTuple):
+    """The operator of one variable of an instrument's file, what describes that, and the variables that are seen."""
+
+    operator: Instrument
+    output: Output
+    seen: tuple[Output, ...]
+
+
 class RunInstrument(NamedTuple):
     """One instrument of a run: the operator of each variable of its file, which is described by an `Output`.
 
@@ -38,6 +46,10 @@ class RunInstrument(NamedTuple):
     def read(self, view: View) -> dict[str, jax.Array]:
         """All readings, by name."""
         return {name: operator.read(view) for name, operator in self.operators.items()}
+
+    def reading(self, variable: str) -> Reading:
+        """What reads one variable of the file."""
+        return Reading(self.operators[variable], self.outputs[variable], self.variables)
 
     def shapes(self, grid: Grid) -> dict[str, tuple[int, ...]]:
         """Shapes of the readings, of all devices together."""

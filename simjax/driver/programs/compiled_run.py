@@ -3,6 +3,7 @@
 import abc
 import copy
 import dataclasses
+import functools
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -18,7 +19,7 @@ from simjax.driver.loop.fault import Fault
 from simjax.driver.output.statistic import Statistic
 from simjax.driver.programs.stepped_run import SteppedRun
 from simjax.driver.start.build import named_values
-from simjax.instruments.instrument import Instrument, View
+from simjax.instruments.instrument import View
 from simjax.io.frame_output import FrameWriter
 from simjax.io.run_numbers import RunNumbers
 from simjax.io.segments import Ranges
@@ -113,6 +114,21 @@ class CompiledRun(SteppedRun):
         found = call_own(model, "diagnostics", t, state, params)
         return by_component(found, type(model).__name__, self.config.ndim)
 
+    @functools.cached_property
+    def seen_shapes(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Shapes and dtypes of all variables and diagnostics of a state by name, with an axis of members in front."""
+
+        def look(values, files, state, t):
+            model, params = self.build(values, files)
+            return self.variables(model, t, state, params), self.diagnostics(model, t, state, params)
+
+        specs = (self._one, self._file_specs, self.state_specs, PartitionSpec())
+        program: Any = self._compile(
+            look, (0, None, 0, None), specs, (self._member_specs(self.variable_spec), self._one)
+        )
+        state, _ = self.template(self.room())
+        return program.eval_shape(self.values, self.files, state, jax.ShapeDtypeStruct((), self.dtype))
+
     def measure_of(self, name: str) -> Measure:
         """Units and meaning of one of the diagnostics."""
         found = measure_of(self.measures, name) or Measure("1", "")
@@ -201,14 +217,6 @@ class CompiledRun(SteppedRun):
     def written_statistics(self, statistics: MemberStatistics, ranges: Ranges) -> dict[str, np.ndarray]:
         """Statistics over members by the names of their variables, as the writer takes them, within `ranges`."""
         return {}
-
-    @abc.abstractmethod
-    def reading_units(self, kind: str, variable: str) -> str:
-        """Units of what a kind of observation reads of a variable."""
-
-    @abc.abstractmethod
-    def snapshot(self, variable: str, shape: Callable[[], tuple[int, ...]]) -> Instrument:
-        """The operator that reads a whole variable; `shape()` traces the run for that of all devices together."""
 
     @abc.abstractmethod
     def components_of(self, path: str, count: int) -> tuple[tuple[str, ...], str, tuple[tuple[float, ...], ...]]:

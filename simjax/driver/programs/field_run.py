@@ -8,11 +8,8 @@ from simjax.driver.output.field_checks import field_checks
 from simjax.driver.output.run_scene import scene_of_fields
 from simjax.driver.programs.programs_of_fields import CompiledFields
 from simjax.driver.start.build import check_sides, describe_model
-from simjax.instruments.operators import Snapshot
 from simjax.io.grid_output import GridWriter
-from simjax.models.measures import measure_of
 from simjax.models.troubles import measures_of
-from simjax.schema.units import squared
 
 
 class CompiledFieldRun(CompiledFields):
@@ -60,16 +57,6 @@ class CompiledFieldRun(CompiledFields):
 
     def written_statistics(self, statistics, ranges):
         return member_statistics.as_written(self, statistics, ranges)
-
-    def reading_units(self, kind, variable):
-        if kind == "diagnostic":
-            measure = measure_of(self.measures, variable)
-            return "1" if measure is None else measure.units
-        units = next(output.units for output in self.model.outputs() if output.name == variable)
-        return squared(units) if kind == "spectrum" else units
-
-    def snapshot(self, variable, shape):
-        return Snapshot(variable)
 
     def components_of(self, path, count):
         section, name = path.split(".", 1)

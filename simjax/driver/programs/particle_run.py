@@ -8,7 +8,6 @@ from simjax.driver.output.run_scene import scene_of_particles
 from simjax.driver.programs.programs_of_particles import CompiledParticles
 from simjax.driver.programs.programs_of_statistics import statistic_of_quantities
 from simjax.grid import AXES
-from simjax.instruments.tracks import EveryParticle
 from simjax.io.particle_output import ParticleWriter
 
 
@@ -49,12 +48,6 @@ class CompiledParticleRun(CompiledParticles):
 
     def statistic(self, source):
         return statistic_of_quantities(source, self)
-
-    def reading_units(self, kind, variable):
-        return "1"
-
-    def snapshot(self, variable, shape):
-        return EveryParticle(variable, shape(), self.domain.grid.lengths, self.family.bounds.periodic)
 
     def components_of(self, path, count):
         name = path.split(".", 1)[1]

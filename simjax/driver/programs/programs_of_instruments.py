@@ -11,12 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 
-from simjax.core.model import Output
 from simjax.driver.output.instrument import RunInstrument
 from simjax.driver.programs.compiled_run import CompiledRun
 from simjax.driver.programs.programs_of_statistics import CompiledStatistics
 from simjax.driver.start.build import Plan
-from simjax.instruments.instrument import Instrument
 from simjax.jaxpr.varying import vary_like
 from simjax.parallel import whole
 from simjax.schema.instruments import TOLERANCE, InstrumentConfig, due_steps
@@ -250,9 +248,3 @@ def _row_bytes(instrument: RunInstrument, programs: CompiledRun) -> int:
     grid = programs.domain.grid
     values = sum(math.prod(shape) for shape in instrument.shapes(grid).values())
     return values * programs.dtype.itemsize * programs.local_members
-
-
-def reading_of(source: InstrumentConfig, variable: str, programs: CompiledRun) -> tuple[Instrument, Output]:
-    """Return the operator that reads a variable of an instrument's file, and the description of that."""
-    found = RunInstrument.of(source, programs)
-    return found.operators[variable], found.outputs[variable]
