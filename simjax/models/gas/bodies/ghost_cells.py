@@ -30,6 +30,7 @@ from simjax.core.domain import Domain
 from simjax.grid import CENTER, Grid
 from simjax.models.flow.bodies.solid_geometry import inverse, mirrored
 from simjax.models.gas.bodies.ghost_room import MOST_RATIO, behind_surface, moved
+from simjax.ops.extremes import greatest, least
 from simjax.ops.riemann import smooth_root, squared_norm
 
 MOST_GROWTH = 1.0
@@ -102,7 +103,7 @@ class GhostCells(eqx.Module):
         # The range of the next cells, from which each falls out as it counts less.
         mean = jnp.sum(self.beside * values, 0, keepdims=True) / jnp.sum(self.beside, 0, keepdims=True)
         beside = mean + self.beside * (values - mean)
-        found = jnp.clip(jnp.sum(self.weights * values, 0), jnp.min(beside, 0), jnp.max(beside, 0))
+        found = jnp.clip(jnp.sum(self.weights * values, 0), least(beside), greatest(beside))
         # Not a number where there is no room for a ghost cell: it would be missed without a word.
         return jnp.where(self.enough, found, jnp.nan)
 
