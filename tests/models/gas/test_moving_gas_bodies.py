@@ -65,7 +65,7 @@ def error_before_a_piston(cells, gain, scheme=MUSCL, end=0.3):
     return error.sum() / cells, error.max(), abs(force / (1 + 0.2 * speed(end)) ** 7 - 1)
 
 
-@pytest.mark.parametrize("gain", [6.0, -6.0], ids=["pushes", "withdraws"])
+@pytest.mark.parametrize("gain", [pytest.param(6.0, marks=pytest.mark.slow), -6.0], ids=["pushes", "withdraws"])
 def test_a_piston_that_gains_speed_is_of_second_order(gain):
     coarse, fine = (error_before_a_piston(cells, gain) for cells in (50, 100))
     # Orders of 2.05 and 1.85 of the mean, 2.0 and 1.8 of the largest error.
@@ -147,7 +147,7 @@ def test_a_cylinder_that_moves_is_as_one_in_a_stream():
 # ---------------------------------------------------------------------- balances, devices, derivatives
 
 
-@pytest.mark.parametrize("params", [IDEAL, VISCOUS], ids=["slip", "no slip"])
+@pytest.mark.parametrize("params", [IDEAL, pytest.param(VISCOUS, marks=pytest.mark.slow)], ids=["slip", "no slip"])
 def test_a_box_gains_what_bodies_give(params):
     model = gas((24, 24), [PERIODIC] * 2, MUSCL, solid=drifting((0.48, 0.48), (0.7, -0.3), 0.27))
     bump = 0.2 * sum(jnp.sin(2 * jnp.pi * x) for x in centers(model))
