@@ -348,7 +348,6 @@ def test_drag_has_a_derivative_by_the_radius():
 @pytest.mark.parametrize(
     "section, changed, told",
     [
-        ("coefficients", {"solid": "sqrt(x**2 + y**2) - 0.1 - t"}, "at rest"),
         ("coefficients", {"solid_temperature": 1.0}, "conduct"),
     ],
 )
@@ -364,11 +363,6 @@ def test_what_bodies_do_not_go_with_is_told(section, changed, told):
     given[section] = given[section] | changed
     with pytest.raises(ConfigurationError, match=told):
         sj.configure(sj.Compressible, **given)
-
-
-def test_bodies_that_move_are_refused():
-    with pytest.raises(ConfigurationError, match="at rest"):
-        gas((16, 16), [PERIODIC] * 2, MUSCL, solid=Solid(lambda t, x, y: x - t, moving=True))
 
 
 def test_more_ghost_cells_than_there_is_room_for_are_no_numbers():

@@ -50,7 +50,7 @@ def test_images_of_a_field_of_second_degree_are_exact():
     """Where they lie and from which cells, along axes of other widths."""
     ring = Solid(lambda t, x, y: jnp.hypot(x, y) - 0.31)
     model = gas((40, 36), [PERIODIC] * 2, MUSCL, (-1.0, -0.9), (1.0, 0.9), solid=ring)
-    ghosts = model.bodies.cells(model.domain, model.plain, jnp.zeros(()).dtype)
+    ghosts = model.bodies.cells(model.domain, model.plain, 0.0, jnp.zeros(()).dtype)
     x, y = (jnp.broadcast_to(one, model.domain.grid.shape) for one in centers(model))
     field = 1 + 0.3 * x - 0.2 * y + 0.5 * x * y + 0.4 * x**2 - 0.7 * y**2
     padded = model.domain.pad(field, model.plain, ghosts.halo)
