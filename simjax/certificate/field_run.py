@@ -112,7 +112,7 @@ class FieldRun(ShortRun):
     def _largest(self, rollout: DifferentiableRun) -> dict[str, float]:
         """The largest root mean square of every observed field (all components) from the start to the end, by path."""
 
-        def squares(model, t, state, params) -> dict[str, Array]:
+        def squares(model, t, state, params, _) -> dict[str, Array]:
             found, domain = model.observe(t, state, params), model.domain
             return {name: domain.mean(found[name] ** 2) for name in self._observed if name in found}
 
@@ -150,7 +150,7 @@ class FieldRun(ShortRun):
         return values, prepared, *rollout.begin(values, prepared)
 
     def measure(self, rollout, fields):
-        def measure(model, t, state, params) -> Array:
+        def measure(model, t, state, params, _) -> Array:
             found, domain = model.observe(t, state, params), model.domain
             total = jnp.zeros((), rollout.dtype)
             for number, name in enumerate(sorted(self._observed.keys() & found.keys())):

@@ -158,7 +158,7 @@ class ParticleRun(ShortRun):
             jax.tree.map(jnp.asarray, self._fields(rollout))["particles"]["position"],
         )
 
-        def measure(model, t, state, params) -> Array:
+        def measure(model, t, state, params, _) -> Array:
             state = programs.family.seen(model, state, params)
             found = _observed(programs, state, params, model, places)
             components = [(name, u) for name in sorted(found) for u in found[name]]

@@ -66,7 +66,7 @@ class ShortRun(abc.ABC):
 
     @abc.abstractmethod
     def measure(self, rollout: DifferentiableRun, fields) -> Callable:
-        """The function `(model, t, state, params)` of a frame, summed over frames."""
+        """The function `(model, t, state, params, values)` of a frame, summed over frames."""
 
 
 def simplified(config: Config) -> tuple[Config, list[str]]:

@@ -24,7 +24,9 @@ def with_expressions(given: Mapping[str, Any], context: Context) -> Context:
     """
     problems, schema = context.problems, context.schema
     if given and schema.of_particles:
-        problems.say("expressions", "expressions: expected none for a model of particles, which has no fields; leave them out")
+        problems.say(
+            "expressions", "expressions: expected none for a model of particles, which has no fields; leave them out"
+        )
         return context
     for name, value in given.items():
         expression = _read_one(join("expressions", str(name)), name, value, context)

@@ -167,9 +167,9 @@ def _program(rollout: DifferentiableRun, names: tuple[str, ...], instruments: tu
     programs = rollout.programs
     seen = {output.name: output for one in instruments for output in one.variables}
 
-    def observe(model, t, state, params):
+    def observe(model, t, state, params, values):
         found = programs.variables(model, t, state, params)
-        view = programs.view(model, t, state, params, [*seen.values()]) if instruments else None
+        view = programs.view(model, t, state, params, values, [*seen.values()]) if instruments else None
         readings = {one.source.name: one.read(view) for one in instruments}
         return {name: found[name] for name in names}, programs.diagnostics(model, t, state, params), readings
 

@@ -175,14 +175,14 @@ class DifferentiableRun:
     ) -> tuple[Trajectory, Any]:
         """`frames` frames (by default all) of this block from `state`, which is that before frame `first_frame`.
 
-        `observe(model, t, state, params)` gives what is recorded at the end of each frame; the second result is what
-        it gives at the beginning.
+        `observe(model, t, state, params, values)` gives what is recorded at the end of each frame; the second result is
+        what it gives at the beginning.
         """
         # What is observed is made of numbers that are the same on all devices, and is so too, by its type.
-        seen, known = self.programs.build(values, fields, self._steps_per_exchange)
+        given, (seen, known) = values, self.programs.build(values, fields, self._steps_per_exchange)
 
         def watch(t, state, _):
-            return None if observe is None else observe(seen, t, state, known)
+            return None if observe is None else observe(seen, t, state, known, given)
 
         # Cast here, numbers inside walls and forces have their gradients summed over devices once, not in each step.
         values = vary_like(values, state)

@@ -128,10 +128,10 @@ class Experiment:
         measured = given["measured"]
         return {i.name: i.residuals(series[i.name], measured[i.name]) for i in self.instruments}, joints, status
 
-    def _read(self, model, t, state, params) -> dict[str, Array]:
+    def _read(self, model, t, state, params, values) -> dict[str, Array]:
         """Reading of every instrument in a state."""
         seen = {output.name: output for i in self.instruments for output in i.seen}
-        view = self.rollout.programs.view(model, t, state, params, [*seen.values()])
+        view = self.rollout.programs.view(model, t, state, params, values, [*seen.values()])
         return {i.name: i.operator.read(view) for i in self.instruments}
 
     # ------------------------------------------------------------------ measurements

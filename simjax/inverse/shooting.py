@@ -111,7 +111,7 @@ class MultipleShooting:
         fields = {section: fields[section] for section in SECTIONS}
         rollout = self.rollout.bare()
 
-        def read(model, t, state, params):
+        def read(model, t, state, params, _):
             found = model.observe(t, state, params)
             return {path: tuple(found[name] for name in names) for path, names in components.items()}, state
 

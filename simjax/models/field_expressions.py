@@ -122,8 +122,8 @@ def field_of_formula(
 ) -> Array:
     """The field that a formula gives on this block.
 
-    variable: a field of the run at the centres of cells, by its name. vectors: names of components, by those of vectors.
-    values: numbers by name.
+    variable: a field of the run at the centres of cells, by its name. vectors: names of components, by those of
+    vectors. values: numbers by name.
     """
     known = {name: variable(name) for name in formula.names if name not in (*AXES, "t", *vectors, *values)}
     for name in formula.names & {*vectors}:

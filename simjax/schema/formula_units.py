@@ -26,7 +26,8 @@ def units_of(formula: FieldFormula, known: Mapping[str, str], lengths: str) -> s
 
     def refuse(message: str):
         raise ConfigurationError(
-            f"'{formula.text}': {message}; write {{formula: ..., units: ...}} where a number in it has units of its own."
+            f"'{formula.text}': {message}; write {{formula: ..., units: ...}} where a number in it has units of its "
+            "own."
         )
 
     def of(tree: Tree) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from simjax.schema.expressions import Expression
 from simjax.schema.exclusions import Exclusions
+from simjax.schema.expressions import Expression
 from simjax.schema.troubles import Trouble
 
 AXES = ("x", "y", "z")

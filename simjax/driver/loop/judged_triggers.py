@@ -209,17 +209,17 @@ class Triggers:
 
     # ------------------------------------------------------------------ after steps
 
-    def halt(self) -> Callable[[Any, Any], Halt]:
-        """(model, params) -> what makes the loop over steps halt where a condition asks for it."""
+    def halt(self) -> Callable[[Any, Any, Any], Halt]:
+        """(model, params, numbers of the run) -> what makes the loop over steps halt where a condition asks for it."""
         programs, conditions = self._programs, dict(self._at[STEP])
         read = [self._instruments[name] for name in self.instruments(STEP)]
         seen = {output.name: output for one in read for output in one.variables}
 
-        def halting(model, params) -> Halt:
+        def halting(model, params, numbers) -> Halt:
             def holds(t, state):
                 values = {**programs.diagnostics(model, t, state, params), TIME: t}
                 if read:
-                    view = programs.view(model, t, state, params, [*seen.values()])
+                    view = programs.view(model, t, state, params, numbers, [*seen.values()])
                     found = self.readings({one.source.name: one.read(view) for one in read})
                     values |= {name: reading.reshape(()) for name, reading in found.items()}
                 return jnp.stack([jnp.asarray(when(values, jnp)) for when in conditions.values()])

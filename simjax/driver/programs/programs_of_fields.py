@@ -18,7 +18,7 @@ from simjax.core.mappings import traced_lines
 from simjax.core.model import ExplicitModel, Output
 from simjax.driver.programs.compiled_run import SECTIONS, CompiledRun
 from simjax.driver.programs.constant_parts import ConstantParts, form_parts, parts_on_devices
-from simjax.driver.programs.written_fields import WrittenFields
+from simjax.driver.programs.written_fields import WrittenFields, described
 from simjax.driver.shared_programs import share
 from simjax.driver.start.build import (
     FIRST_PARTS,
@@ -34,7 +34,7 @@ from simjax.driver.start.build import (
     not_a_field,
 )
 from simjax.errors import ConfigurationError
-from simjax.grid import AXES, CENTER
+from simjax.grid import AXES
 from simjax.instruments.instrument import View
 from simjax.integrators.storage import Stored, is_kept
 from simjax.io.body_files import BodyField
@@ -115,22 +115,7 @@ class CompiledFields(CompiledRun):
 
     def outputs_named(self, chosen: Sequence[str]) -> tuple[Output, ...]:
         """Outputs by the names that `output.fields` takes: the model's own, those derived from them, its troubles."""
-        outputs, ndim = self.model.outputs(), self.grid.ndim
-        written = self.config.schema.written(ndim, self.config.counts)
-        names = [variable for name in chosen for variable in written[name]]
-        own = {output.name: output for output in outputs}
-        derived = []
-        for name, source in self.config.schema.derived(ndim).items():
-            if name not in names or name in own:
-                continue
-            like = own[source.components[0]]
-            text = source.long_name or f"{like.long_name} at cell centres"
-            of_vector = {"vector": source.vector, "component": source.component, "standard_name": ""}
-            derived.append(dataclasses.replace(like, name=name, offset=(CENTER,) * ndim, long_name=text, **of_vector))
-        found = (one for one in self.config.schema.troubles if one.name in names and one.name not in own)
-        derived += [Output(one.name, (CENTER,) * ndim, one.units, one.long_name, palette="amp") for one in found]
-        derived += described_expressions(self.config, outputs, names)
-        return (*(output for output in outputs if output.name in names), *derived)
+        return described(self.config, self.model.outputs(), chosen)
 
     def _member_state(self):
         """The state of a member on the whole grid; only its shapes and dtypes are ever asked for, which no constraint
@@ -284,9 +269,7 @@ class CompiledFields(CompiledRun):
         beside = [output.name for output in more if output.name not in fields]
         if beside:
             free = model.free_faces(t, state, params)
-            made = {
-                name: self._written.derived(name, model, fields, free, t, state, params, values) for name in beside
-            }
+            made = {name: self._written.derived(name, model, fields, free, t, state, params, values) for name in beside}
             fields = {**fields, **made}
         numbers = functools.cache(lambda: self.diagnostics(model, t, state, params))
         balances = functools.cache(lambda: model.readings(state, params)) if self.config.outputs.balanced else dict

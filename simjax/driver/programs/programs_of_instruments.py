@@ -33,7 +33,7 @@ class CompiledInstruments:
     statistics: in time, which are gathered there too. halt: (model, params) -> where the loop ends early.
     """
 
-    def __init__(self, programs: CompiledRun, halt: Callable[[Any, Any], Halt] | None = None):
+    def __init__(self, programs: CompiledRun, halt: Callable[[Any, Any, Any], Halt] | None = None):
         self.programs, self._halt = programs, halt
         self.instruments = {one.name: RunInstrument.of(one, programs) for one in programs.config.outputs}
         self.watched = [one.name for one in programs.config.outputs.within_frames]
@@ -48,13 +48,13 @@ class CompiledInstruments:
 
     # ------------------------------------------------------------------ what is read
 
-    def _read(self, names, model, params, files) -> Callable[[jax.Array, Any], dict[str, dict[str, jax.Array]]]:
+    def _read(self, names, model, params, files, values) -> Callable[[jax.Array, Any], dict[str, dict[str, jax.Array]]]:
         """(t, state) -> readings by instrument and variable."""
         programs, chosen = self.programs, [self.instruments[name] for name in names]
         more = list({output.name: output for one in chosen for output in one.variables}.values())
 
         def read(t, state):
-            view = programs.view(model, t, state, params, more)._replace(start=files.get("position"))
+            view = programs.view(model, t, state, params, values, more)._replace(start=files.get("position"))
             return {one.source.name: one.read(view) for one in chosen}
 
         return read
@@ -83,7 +83,7 @@ class CompiledInstruments:
 
             def look(values, files, state, clock, t):
                 model, params = programs.build(values, files)
-                found = self._read(names, model, params, files)(t, state)
+                found = self._read(names, model, params, files, values)(t, state)
                 return (clock.status == OK).astype(jnp.int32), jax.tree.map(lambda u: u[None], found)
 
             specs = (programs._one, programs._file_specs, programs.state_specs, programs._one, PartitionSpec())
@@ -116,11 +116,11 @@ class CompiledInstruments:
         def forward(values, files, state, clock, until, sums):
             seen, known = programs.build(values, files)
             sight = Sight(
-                {name: self._watch(name, schedule, steps, seen, known, files) for name in self.watched},
+                {name: self._watch(name, schedule, steps, seen, known, files, values) for name in self.watched},
                 until[1],
-                self.statistics.gatherings(schedule, seen, known, files),
+                self.statistics.gatherings(schedule, seen, known, files, values),
                 until[2],
-                None if self._halt is None else self._halt(seen, known),
+                None if self._halt is None else self._halt(seen, known, values),
             )
             model, params = programs.build(vary_like(values, state), files)
             return advance_watching(
@@ -146,8 +146,8 @@ class CompiledInstruments:
         name = None if self._halt is not None else ("advance with instruments", schedule, steps)
         return programs._compile(forward, (0, None, 0, 0, None, 0), specs, results, donate=donate, name=name)
 
-    def _watch(self, name: str, schedule: Schedule, steps: int, model, params, files) -> Watch:
-        read, every = self._read((name,), model, params, files), self.instruments[name].source.interval
+    def _watch(self, name: str, schedule: Schedule, steps: int, model, params, files, values) -> Watch:
+        read, every = self._read((name,), model, params, files, values), self.instruments[name].source.interval
         is_due = due_by_number if schedule.dt is not None else due_by_time(schedule.interval, every, TOLERANCE)
         room = self._room(name, schedule, steps)
         return Watch(lambda t, state: read(t, state)[name], room, is_due if every else None)

@@ -91,17 +91,19 @@ class CompiledStatistics:
 
     # ------------------------------------------------------------------ in the loop over steps
 
-    def gatherings(self, schedule: Schedule, model, params, files) -> dict[str, Gathering]:
+    def gatherings(self, schedule: Schedule, model, params, files, values) -> dict[str, Gathering]:
         """The sums that the loop over steps adds states to, with the fields that they read."""
-        return {name: self._gathering(one, schedule, model, params, files) for name, one in self.entries.items()}
+        return {
+            name: self._gathering(one, schedule, model, params, files, values) for name, one in self.entries.items()
+        }
 
-    def _gathering(self, statistic: Statistic, schedule: Schedule, model, params, files) -> Gathering:
+    def _gathering(self, statistic: Statistic, schedule: Schedule, model, params, files, values) -> Gathering:
         programs, every, instrument = self.programs, statistic.source.interval, statistic.instrument
         names = [output.name for output in statistic.variables]
 
         def read(t, state) -> dict[str, jax.Array]:
             looked_at = statistic.variables if instrument is None else instrument.variables
-            view = programs.view(model, t, state, params, looked_at)
+            view = programs.view(model, t, state, params, values, looked_at)
             if instrument is not None:
                 return instrument.read(view._replace(start=files.get("position")))
             return {name: view.variables[name] for name in names}

@@ -1,7 +1,7 @@
 """The variables of fields that are written: as programs return them, and as files have them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -9,13 +9,17 @@ import numpy as np
 from jax import Array
 
 from simjax.core.model import Output
-from simjax.grid import AXES, Grid
+from simjax.errors import ConfigurationError
+from simjax.grid import AXES, CENTER, Grid
 from simjax.io.segments import Ranges
 from simjax.models import faces
 from simjax.models.field_expressions import field_of_formula
 from simjax.models.troubles import field_of
 from simjax.parallel import region
+from simjax.schema.config import Config
+from simjax.schema.formula_units import units_of
 from simjax.schema.model_schema import ModelSchema
+from simjax.schema.numbers import numbers_of
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,46 @@ class WrittenFields:
                     whole[tuple(at)] = region(piece, of)
                 result[name] = whole
         return result
+
+
+def described(config: Config, own: Sequence[Output], chosen: Sequence[str]) -> tuple[Output, ...]:
+    """Descriptions of variables by the names that `output.fields` takes: a model's `own`, what is derived from these,
+    its troubles, and expressions.
+
+    Raises:
+        ConfigurationError: the units of an expression do not follow from its formula.
+    """
+    schema, ndim = config.schema, config.ndim
+    written, outputs = schema.written(ndim, config.counts), {output.name: output for output in own}
+    names = {variable for name in chosen for variable in written[name]}
+    found = {name: output for name, output in outputs.items() if name in names}
+    centre = (CENTER,) * ndim
+    for name, source in schema.derived(ndim).items():
+        like = outputs[source.components[0]]
+        text = source.long_name or f"{like.long_name} at cell centres"
+        of_vector = {"vector": source.vector, "component": source.component, "standard_name": ""}
+        outputs.setdefault(name, replace(like, name=name, offset=centre, long_name=text, **of_vector))
+    for one in schema.troubles:
+        outputs.setdefault(one.name, Output(one.name, centre, one.units, one.long_name, palette="amp"))
+    if names & {*dict(schema.expressions)}:
+        outputs |= _described_expressions(config, outputs)
+    return tuple(found.values()) + tuple(output for name, output in outputs.items() if name in names - {*found})
+
+
+def _described_expressions(config: Config, outputs: Mapping[str, Output]) -> dict[str, Output]:
+    """Descriptions of all expressions; units are worked out where they are not given."""
+    schema, ndim, found = config.schema, config.ndim, {}
+    units = {name: output.units for name, output in outputs.items()}
+    units |= {name: units[parts[0]] for name, parts in schema.vectors(ndim).items() if parts[0] in units}
+    units |= {number.name: number.units for number in numbers_of(config.physics, ndim)}
+    units |= dict.fromkeys(AXES[:ndim], schema.length_units) | {"t": schema.time_units}
+    for name, one in schema.expressions:
+        try:
+            units[name] = one.units or units_of(one.formula, units, schema.length_units)
+        except ConfigurationError as error:
+            raise ConfigurationError(f"expressions.{name}: {error}") from None
+        found[name] = Output(name, (CENTER,) * ndim, units[name], one.long_name or one.formula.text)
+    return found
 
 
 def _beyond(name: str, axes: tuple[int, ...]) -> str:
