@@ -1,25 +1,21 @@
-"""The least and the greatest of some values, whose derivatives are always numbers."""
+"""The least and the greatest of some values, whose derivatives are always numbers.
+
+The derivative of `jnp.min` is a mean over the values that equal its result. A compiler may form these values twice, in
+two kernels and rounded in two ways. Then none equals the result, and the mean is 0 / 0. Here one of two values is
+selected at a time, and the derivative is that of the value selected.
+"""
+
+import functools
 
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Float
 
 
-def least(values: Float[Array, "n *shape"]) -> Float[Array, "*shape"]:
-    """The least along the first axis, by selecting one of two at a time; its derivative is that of the value selected.
-
-    The derivative of `jnp.min` is a mean over the values that equal its result. A compiler may form these values twice,
-    in two kernels and rounded in two ways. Then none equals the result, and the mean is 0 / 0.
-    """
-    while values.shape[0] > 1:
-        half = values.shape[0] // 2
-        first, second, rest = values[:half], values[half : 2 * half], values[2 * half :]
-        values = jnp.where(first < second, first, second)
-        if rest.shape[0]:
-            values = jnp.concatenate([values, rest])
-    return values[0]
+def least(values: Array) -> Array:
+    """The least along the first axis, `(n, ...)` to `(...)`."""
+    return functools.reduce(lambda a, b: jnp.where(a < b, a, b), list(values))
 
 
-def greatest(values: Float[Array, "n *shape"]) -> Float[Array, "*shape"]:
-    """The greatest along the first axis, selected as `least` does."""
-    return -least(-values)
+def greatest(values: Array) -> Array:
+    """The greatest along the first axis, `(n, ...)` to `(...)`."""
+    return functools.reduce(lambda a, b: jnp.where(a > b, a, b), list(values))

@@ -100,12 +100,20 @@ class GhostCells(eqx.Module):
     def at_images(self, padded: Array) -> Array:
         """A padded field at the images, (K,)."""
         values = _at(padded, self.at[None] + _steps(_around(padded.ndim), padded.shape)[:, None])
-        # The range of the next cells, from which each falls out as it counts less.
-        mean = jnp.sum(self.beside * values, 0, keepdims=True) / jnp.sum(self.beside, 0, keepdims=True)
-        beside = mean + self.beside * (values - mean)
-        found = jnp.clip(jnp.sum(self.weights * values, 0), least(beside), greatest(beside))
+        low, high = self._ranges(values)
+        found = jnp.clip(jnp.sum(self.weights * values, 0), least(low), greatest(high))
         # Not a number where there is no room for a ghost cell: it would be missed without a word.
         return jnp.where(self.enough, found, jnp.nan)
+
+    def _ranges(self, values: Array) -> tuple[Array, Array]:
+        """Values of the cells around images whose least and greatest are those of the next ones."""
+        if self.own is None:
+            next_ones = self.beside > 0
+            return jnp.where(next_ones, values, jnp.inf), jnp.where(next_ones, values, -jnp.inf)
+        # As a body moves, each falls out of the range as it counts less.
+        mean = jnp.sum(self.beside * values, 0, keepdims=True) / jnp.sum(self.beside, 0, keepdims=True)
+        drawn = mean + self.beside * (values - mean)
+        return drawn, drawn
 
     def of_cells(self, u: Array) -> Array:
         """A field of this block in the ghost cells, (K,)."""
