@@ -78,7 +78,7 @@ class FieldFormula(Formula):
         raise ConfigurationError(f"'{shorten(self.text)}': {message}.")
 
     def _kind(self, tree: Tree, vectors: Mapping[str, int], ndim: int) -> str:
-        """What a part of the formula is: a number or a vector."""
+        """Tell whether a part of the formula is a number or a vector."""
         if tree[0] == "name":
             return VECTOR if tree[1] in vectors else NUMBER
         kinds = [self._kind(part, vectors, ndim) for part in tree[1:] if isinstance(part, tuple)]

@@ -81,7 +81,7 @@ class Formula:
 
     @staticmethod
     def parser(text: str) -> Parser:
-        """What reads the text: the grammar."""
+        """Read a text by the grammar."""
         return Parser(text)
 
     @property
@@ -158,6 +158,7 @@ def _suggest(name: str, allowed: Collection[str]) -> str:
 
 
 def shorten(text: str, width: int = 60) -> str:
+    """The beginning of a text, to be shown in a message."""
     return text if len(text) <= width else text[: width - 3] + "..."
 
 

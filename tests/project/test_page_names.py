@@ -10,6 +10,7 @@ from paths import ROOT
 
 import simjax as sj
 from simjax.driver.start.environment import UNSOUND
+from simjax.schema.field_formula import NAMES as OPERATORS
 from simjax.schema.formula import FUNCTIONS
 
 PAGES = {
@@ -89,7 +90,7 @@ def test_names_of_simjax_on_pages_exist():
 
 
 def test_calls_within_the_text_of_pages_are_of_functions_that_exist():
-    known = defined() | {*dir(builtins), *FUNCTIONS}
+    known = defined() | {*dir(builtins), *FUNCTIONS, *OPERATORS}
     wrong = {}
     for page, text in PAGES.items():
         code = "\n".join(FENCE.findall(text))

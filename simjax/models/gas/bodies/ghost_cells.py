@@ -352,7 +352,7 @@ class _Near:
         return middle + self.folded(axis) * (self._towards_surface(axis) - middle)
 
     def folded(self, axis: int) -> Array:
-        """How far another surface is as near to the cells on one side, 0 to 1: slopes differ by more than a curve's."""
+        """The degree, 0 to 1, to which another surface is as near: slopes differ by more than those of a curve."""
         every = [jnp.abs(slope) for k in range(len(self.apart)) for slope in self._slopes(k)]
         change = jnp.abs(self._central(axis) - self._towards_surface(axis))
         largest = functools.reduce(jnp.maximum, every)

@@ -33,7 +33,8 @@ def room_for(
     that `spare` is above one.
     """
     most = 0
-    if domain.grid.cells * max(len(times), 1) > MOST_CELLS or isinstance(known, Tracer | jax.ShapeDtypeStruct):
+    unknown = any(isinstance(leaf, Tracer | jax.ShapeDtypeStruct) for leaf in jax.tree.leaves(known))
+    if unknown or domain.grid.cells * max(len(times), 1) > MOST_CELLS:
         return None
     with jax.ensure_compile_time_eval():
         whole, ndim = domain.unsplit(), domain.grid.ndim
