@@ -22,10 +22,11 @@ SUMMARY, UNKNOWNS, RESIDUALS = "summary.png", "unknowns.png", "residuals.png"
 RUNS = """
     fluid kolmogorov cavity backward_step cylinder heated_cylinder airfoil porous_array swimmer falling_plate
     rayleigh_benard heated_cavity salt_fingers channel_les taylor_green_3d from_file turbulence_2d turbulence_3d
-    shock_bubble gas_cylinder sod slow_vortex leaving_vortex jets layered_medium double_slit lens dielectric_ball
-    gray_scott kuramoto_sivashinsky cahn_hilliard swift_hohenberg allen_cahn solitons zabusky_kruskal viscous_burgers
-    condensate lennard_jones binary_mixture molten_salt polymer_melt dam_break taylor_green_sph landau_damping
-    two_stream weibel collapsing_sheets zeldovich cold_collapse dye plume burgers
+    shock_bubble gas_cylinder gas_projectile sod slow_vortex leaving_vortex jets layered_medium double_slit lens
+    dielectric_ball gray_scott kuramoto_sivashinsky cahn_hilliard swift_hohenberg allen_cahn solitons
+    zabusky_kruskal viscous_burgers condensate lennard_jones binary_mixture molten_salt polymer_melt dam_break
+    taylor_green_sph landau_damping two_stream weibel collapsing_sheets zeldovich cold_collapse dye plume
+    burgers
 """
 SEARCHES = {
     "inverse_vorticity": UNKNOWNS,

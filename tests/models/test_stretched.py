@@ -62,6 +62,7 @@ def test_schemes_keep_their_order_where_the_stretching_is_smooth(scheme, ndim, c
     assert np.log2(coarse / fine) > order - 0.25  # limiters lose a little at extrema
 
 
+@pytest.mark.slow
 def test_diffusion_is_of_second_order():
     coarse, fine = (tendency_error(n, 2, "central", 0.3) for n in (24, 48))
     assert 1.8 < np.log2(coarse / fine) < 2.2
@@ -159,6 +160,7 @@ def test_implicit_diffusion_solves_the_same_equation():
     np.testing.assert_allclose(left, right.concentration, atol=1e-10)  # of a solve to 1e-13, times its condition
 
 
+@pytest.mark.slow
 def test_gradient_with_respect_to_the_strength_of_a_stretching():
     cells, grid = 16, Grid((16,), stretch=[lines("formula", "tanh(1.5*s)", 16, 0.0, 1.0)])
 

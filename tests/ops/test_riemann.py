@@ -140,7 +140,7 @@ def test_strong_jumps_are_damped_as_by_hllc():
 
 
 @each_flux
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.slow)])
 def test_derivatives_are_finite_between_states_at_rest(name, dtype):
     gas = Primitive(*jax.tree.map(lambda u: u.astype(dtype), (state(1, 0, 0, 1)[:3])))
 

@@ -80,6 +80,8 @@ DEAR = (
     "gas-1d-atmosphere",
     "gas-2d-walls",
     "gas-2d-igr",
+    "gas-2d-characteristic",
+    "gas-2d-solid",
     "acoustic-2d",
     "particles-water-2d",
     "particles-plasma-2d",

@@ -30,8 +30,10 @@ def test_the_page_has_the_parts_in_their_order():
 
 
 def test_the_page_has_the_times_of_the_ledger():
-    minutes, touched = re.search(r"ledger\.py --print --minutes (\d+) --touched (\d+)", RUN).groups()
-    assert f"touched groups for up to {touched} minutes, owed ones for what is left of {minutes}" in TESTING
+    whole, most = re.search(r"minutes=\$\(\((\d+) - SECONDS / 60\)\)\nminutes=\$\(\(minutes > (\d+) \?", RUN).groups()
+    touched = re.search(r"ledger\.py --print .*--touched (\d+)", RUN).group(1)
+    assert f"touched groups for up to {touched} minutes, owed ones for what is left of {most}" in TESTING
+    assert f"all within {whole} minutes" in TESTING
     assert f"owed for more than {MOST_LANDINGS} landings" in TESTING.replace("\n", " ")
     assert f"within {MOST_LANDINGS} landings" in VALIDATION
 

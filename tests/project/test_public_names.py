@@ -139,7 +139,7 @@ FLOWS = {
 }
 
 
-@pytest.mark.parametrize("name", SIDES)
+@pytest.mark.parametrize("name", ["walls", pytest.param("periodic", marks=pytest.mark.slow)])
 def test_collocation_is_of_second_order_both_ways(name):
     errors = []
     for n in (16, 32):

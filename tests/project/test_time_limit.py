@@ -10,7 +10,8 @@ from paths import ROOT
 HANGS = "import time\ndef test_it(): wait_for_nothing()\ndef wait_for_nothing(): time.sleep(120)\n"
 
 
-@pytest.mark.parametrize("processes", [pytest.param(0, marks=pytest.mark.slow), 1])
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [0, 1])
 def test_a_test_that_hangs_ends_with_its_stacks(tmp_path, processes):
     (tmp_path / "test_hanging.py").write_text(HANGS)
     command = [

@@ -51,6 +51,7 @@ def ran(tmp_path, gain, **output):
     return sj.configure(Swirl, grid=grid, physics=physics, initial=initial, time=time, output=given).run()
 
 
+@pytest.mark.slow
 def test_a_vorticity_of_ones_own_is_drawn_as_that_of_simjax(tmp_path):
     dataset = ran(tmp_path, 0.0, report=False).ds
     found = scalars(dataset)
@@ -107,7 +108,7 @@ def test_every_palette_has_its_colours():
         sj.Output("swirl", (0.5,), palette="rainbow")
 
 
-@pytest.mark.parametrize("gain", [0.0, GAIN])
+@pytest.mark.parametrize("gain", [pytest.param(0.0, marks=pytest.mark.slow), GAIN])
 def test_a_check_that_is_declared_is_made(tmp_path, gain):
     """Of an amount that grows by half each unit of time; its loss, the negative of it, falls."""
     result = ran(tmp_path, gain)

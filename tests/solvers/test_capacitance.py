@@ -111,7 +111,15 @@ def test_the_list_is_as_long_as_the_cells_that_a_surface_alters():
     assert np.any(sources.matrix)
 
 
-@pytest.mark.parametrize("sides", [(WRAPPED, WRAPPED), (STILL, WRAPPED), (WRAPPED, OPEN, WRAPPED), (OUTLET, STILL)])
+@pytest.mark.parametrize(
+    "sides",
+    [
+        (WRAPPED, WRAPPED),
+        (STILL, WRAPPED),
+        pytest.param((WRAPPED, OPEN, WRAPPED), marks=pytest.mark.slow),
+        (OUTLET, STILL),
+    ],
+)
 def test_a_part_of_the_solve_is_found_by_products(sides, monkeypatch):
     shape, start, stop = (12, 15, 9)[: len(sides)], (3, 0, 2)[: len(sides)], (7, 15, 5)[: len(sides)]
     domain, layout = Domain(Grid(shape)), center_layout(sides)

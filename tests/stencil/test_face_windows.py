@@ -79,7 +79,7 @@ def kernels(monkeypatch):
     return found
 
 
-@pytest.mark.parametrize("axis", range(2))
+@pytest.mark.parametrize("axis", [pytest.param(0, marks=pytest.mark.slow), 1])
 @pytest.mark.parametrize("way", ["gpu", "kernels"])
 def test_derivatives_are_those_of_the_function(way, axis):
     """Of first order by both modes, of second order, and over members."""

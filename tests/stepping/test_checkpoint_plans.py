@@ -176,7 +176,7 @@ def slow(*values):
 @pytest.mark.parametrize(
     ("name", "integrator"),
     [
-        ("flow-2d-periodic", "midpoint"),
+        slow("flow-2d-periodic", "midpoint"),
         slow("spectral-vorticity-2d", "etdrk2"),
         slow("flow-2d-periodic", "ssprk3"),
         slow("flow-2d-periodic", "williamson3"),

@@ -39,8 +39,9 @@ def square(last):
     return lambda *medium: jnp.sum(last(*medium) ** 2)
 
 
-@pytest.mark.parametrize("equations", [acoustic.Acoustic, pytest.param(maxwell.Maxwell, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("steps", [FEW - 1, pytest.param(2 * FEW + 3, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("equations", [acoustic.Acoustic, maxwell.Maxwell])
+@pytest.mark.parametrize("steps", [FEW - 1, 2 * FEW + 3])
 def test_derivatives_are_those_of_all_values_kept(equations, steps):
     found = []
     for checkpoint in ("none", "every_few"):

@@ -78,6 +78,13 @@ def _disc(t, x, y):
     return jnp.minimum(jnp.hypot(x - 3.3, y - 1.1), jnp.hypot(x + 3.0, y - 1.1)) - 0.9
 
 
+def _moved_disc(t, x, y):
+    return _disc(t, x - 0.6 * t, y + 0.3 * t)
+
+
+_moving = Solid(_moved_disc, (lambda t, x, y: 0.6 + 0 * x, lambda t, x, y: -0.3 + 0 * y), True)
+
+
 def _lid(t, *x):
     return 0.3 * (1 + 0.5 * jnp.sin(3 * t)) * jnp.cos(0.4 * x[0])
 
@@ -179,6 +186,16 @@ CASES = (
         _wide,
         _around(Solid(_disc), 1.2),
         _viscous,
+        _initial,
+        "euler",
+        Schedule(0.02, dt=0.01),
+        frames=1,
+    ),
+    Case(
+        "gas-2d-moving-solid",
+        _wide,
+        _around(_moving),
+        _ideal,
         _initial,
         "euler",
         Schedule(0.02, dt=0.01),

@@ -24,7 +24,7 @@ FEW_PARTICLES = {
 }
 
 
-FINER = {"falling_plate": [36, 60], "airfoil": [32, 64], "swimmer": [80, 32]}
+FINER = {"falling_plate": [36, 60], "airfoil": [32, 64], "swimmer": [80, 32], "gas_projectile": [48, 16]}
 """Cells that a body needs: two along every axis at least."""
 
 

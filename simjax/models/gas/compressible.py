@@ -255,17 +255,20 @@ class Compressible(GasReadings, GasBalances, ExplicitModel):
     # ------------------------------------------------------------------ tendency
 
     def rhs(self, t, state, params):
+        if self.bodies is not None and self.bodies.ghosts is None:
+            return self.at(t, state.density.dtype).rhs(t, state, params)
         fields, layouts, walled = self.read(state, params, t)
         rings = tapers_of(self.domain, self.plain, state.density)
-        layouts = (*layouts, (self.plain,) * len(rings))
+        around = (*layouts, (self.plain,) * len(rings))
 
         def tendency(heat, velocity, pressure, scalars, pulls, conducted, entropic, rings, spacing):
             padded = padded_gas(heat, velocity, pressure, scalars, entropic, self.scheme)
             conducted = (*conducted, heat)[0]
             return self._tendency(padded, conducted, dict(zip(walled, pulls, strict=True)), rings, params, spacing)
 
-        slope = self.domain.apply_spaced(tendency, (*fields, rings), layouts, self.width, t)
-        slope = self.within(slope, 0.0)
+        slope = self.domain.apply_spaced(tendency, (*fields, rings), around, self.width, t)
+        if self.bodies is not None:
+            slope = gas_bodies.joined(self, slope, state, fields, params, t)
         return State(slope.density, slope.momentum, slope.energy, slope.scalars)
 
     def read(self, state, params, t) -> tuple[tuple, tuple, tuple[int, ...]]:
@@ -295,18 +298,22 @@ class Compressible(GasReadings, GasBalances, ExplicitModel):
             entropic = (entropic_pressure(self.domain, w, self.layouts.velocity, self.plain, t),)
         return (*fields, entropic), (*every, (self.plain,) * len(entropic)), walled
 
-    def within(self, tree, beyond: float):
-        """Fields of the gas with a number in the place of bodies."""
+    def within(self, tree, beyond: float, t):
+        """Fields of the gas with a number in the place of bodies at a time."""
         if self.bodies is None:
             return tree
-        fluid = self.bodies.fluid(self.domain, jax.tree.leaves(tree)[0].dtype)
+        fluid = self.bodies.fluid(self.domain, jax.tree.leaves(tree)[0].dtype, t)
         return jax.tree.map(lambda u: jnp.where(fluid, u, beyond), tree)
 
+    def at(self, t, dtype):
+        """This gas with the ghost cells of its bodies at a time."""
+        return self if self.bodies is None else self.with_parts(self.bodies.cells(self.domain, self.plain, t, dtype))
+
     def constant_parts(self, params):
-        """The ghost cells of bodies."""
-        if self.bodies is None:
+        """The ghost cells of bodies at rest."""
+        if self.bodies is None or self.bodies.solid.moving:
             return None
-        return self.bodies.cells(self.domain, self.plain, jnp.result_type(params.gamma))
+        return self.bodies.cells(self.domain, self.plain, 0.0, jnp.result_type(params.gamma))
 
     def with_parts(self, parts):
         return eqx.tree_at(lambda gas: gas.bodies.ghosts, self, parts, is_leaf=lambda leaf: leaf is None)
@@ -443,15 +450,21 @@ class Compressible(GasReadings, GasBalances, ExplicitModel):
         """
         h = self._least_widths(state.density.dtype)
         w = riemann.primitive(conserved_of(state), params.gamma)
-        c = riemann.sound_speed(w, params.gamma)
-        rate = sum((jnp.abs(u) + c) * (1 / s) for u, s in zip(w.velocity, h, strict=True))
+        rate = self.crossing_rate(w, params.gamma)
         viscosity, per_heat = self._transport(params)
         if viscosity is not None and per_heat is not None:
             diffusion = jnp.maximum(4 / 3 * viscosity, (params.gamma - 1) * per_heat)
             rate = rate + 2 * diffusion / state.density * sum(1 / s**2 for s in h)
         if self.domain.grid.axisymmetric:
             rate = rate + axisymmetric_gas.widening(self.domain, self.plain, w, params.gamma)
-        return 1 / jnp.max(self.within(rate, 0.0))
+        # Where bodies that move are is not known here. What they hold follows the gas beside them.
+        moves = self.bodies is not None and self.bodies.solid.moving
+        return 1 / jnp.max(rate if moves else self.within(rate, 0.0, 0.0))
+
+    def crossing_rate(self, w: Primitive, gamma: Array) -> Array:
+        """The sum over axes of (|u| + c) / h."""
+        c, h = riemann.sound_speed(w, gamma), self._least_widths(w.density.dtype)
+        return sum(((jnp.abs(u) + c) * (1 / s) for u, s in zip(w.velocity, h, strict=True)), jnp.zeros((), c.dtype))
 
     def _widths(self, dtype, ghosts: int = 0) -> tuple[Spacing, ...]:
         """Widths of cells along every axis as the scheme has them."""

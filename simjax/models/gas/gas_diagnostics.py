@@ -17,7 +17,7 @@ from simjax.models.measures import times_volume
 from simjax.ops import gas, riemann
 from simjax.ops.difference import shift
 from simjax.ops.riemann import Conserved, Primitive
-from simjax.ops.spacing import along, around_centers, relative, scaled
+from simjax.ops.spacing import Spacing, along, around_centers, relative, scaled
 
 
 def at_floor(w: Primitive, params: Any) -> Array:
@@ -93,11 +93,11 @@ class GasReadings:
         w = riemann.primitive(conserved_of(state), params.gamma)
         mach = riemann.mach_number(w, params.gamma)
         mean = domain.grid.mean_spacing
-        volume, share = math.prod(mean), math.prod(map(relative, self._widths(w.density.dtype), mean))
-        share = ring_volumes(share, domain, self.plain, w.density.dtype)
+        volume = math.prod(mean)
+        share = ring_volumes(self.relative_volumes(w.density.dtype), domain, self.plain, w.density.dtype)
 
         def total(u: Array) -> Array:
-            return domain.sum(scaled(self.within(u, 0.0), share)) * volume
+            return domain.sum(scaled(gas_bodies.counted(self, u, t), share)) * volume
 
         result = {"mass": total(state.density)}
         for axis, m in zip(AXES, state.momentum, strict=False):
@@ -105,16 +105,20 @@ class GasReadings:
         result["energy"] = total(state.energy)
         for number, s in enumerate(state.scalars):
             result[f"scalar_{number}"] = total(s)
-        result["max_mach"] = domain.max(self.within(mach, 0.0))
-        result["minimum_density"] = domain.min(self.within(state.density, jnp.inf))
-        result["minimum_pressure"] = domain.min(self.within(w.pressure, jnp.inf))
+        result["max_mach"] = domain.max(self.within(mach, 0.0, t))
+        result["minimum_density"] = domain.min(self.within(state.density, jnp.inf, t))
+        result["minimum_pressure"] = domain.min(self.within(w.pressure, jnp.inf, t))
         if self.bodies is not None:
             result |= gas_bodies.diagnosed(self, t, state, params)
         if self.count_limited:
             result["limited_faces"] = limited_faces(self, t, state, params)
         if params.density_floor is not None or params.pressure_floor is not None:
-            result["cells_at_floor"] = domain.sum(self.within(at_floor(w, params).astype(w.density.dtype), 0.0))
+            result["cells_at_floor"] = domain.sum(self.within(at_floor(w, params).astype(w.density.dtype), 0.0, t))
         return result
+
+    def relative_volumes(self: Any, dtype) -> Spacing:
+        """Volumes of cells over that of a cell of mean widths."""
+        return math.prod(map(relative, self._widths(dtype), self.domain.grid.mean_spacing))
 
     def measures(self: Any):
         found = measures_of(self.domain.grid, self.scalars)

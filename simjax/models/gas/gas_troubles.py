@@ -51,7 +51,7 @@ def limited(model, t, state, params):
     faces, ndim = jnp.zeros(state.density.shape, state.density.dtype), model.domain.grid.ndim
     for axis, found in enumerate(limited_by_axis(model, t, state, params)):
         faces = faces + sum(side.astype(faces.dtype) for side in _both_faces(found, axis))
-    return model.within(faces / (2 * ndim), 0.0)
+    return model.within(faces / (2 * ndim), 0.0, t)
 
 
 @trouble(
@@ -60,7 +60,7 @@ def limited(model, t, state, params):
 def at_floor(model, t, state, params):
     """One where density or pressure is at its floor, to a thousandth, else zero."""
     w = riemann.primitive(conserved_of(state), params.gamma)
-    return model.within(cells_at_floor(w, params).astype(state.density.dtype), 0.0)
+    return model.within(cells_at_floor(w, params).astype(state.density.dtype), 0.0, t)
 
 
 @trouble("change of velocity over the speed of sound at a sonic point", having="a sonic point", above=RESOLVED)
@@ -117,13 +117,13 @@ def wall_stress(model, t, state, params):
 @trouble("density", units="kg m-3", lowest=True)
 def low_density(model, t, state, params):
     """The density."""
-    return model.within(state.density, jnp.inf)
+    return model.within(state.density, jnp.inf, t)
 
 
 @trouble("pressure", units="Pa", lowest=True)
 def low_pressure(model, t, state, params):
     """The pressure."""
-    return model.within(riemann.primitive(conserved_of(state), params.gamma).pressure, jnp.inf)
+    return model.within(riemann.primitive(conserved_of(state), params.gamma).pressure, jnp.inf, t)
 
 
 TROUBLES = (limited, at_floor, sonic, steep, wall_flux, wall_stress, low_density, low_pressure)
@@ -142,7 +142,7 @@ def _largest(worst: Array | None, below: Array, above: Array) -> Array:
 def _beside(model: Any, stencil: Callable, t, state, params) -> Array:
     """A stencil of one ghost cell on the fields that fluxes read, in cells of the gas."""
     fields, layouts, _ = model.read(state, params, t)
-    return model.within(model.domain.apply(stencil, fields, layouts, 1, t), 0.0)
+    return model.within(model.domain.apply(stencil, fields, layouts, 1, t), 0.0, t)
 
 
 def _walls(model: Any) -> Iterator[tuple[int, int]]:
@@ -165,4 +165,4 @@ def _at_walls(model: Any, size: Callable[[Conserved], Array], t, state, params) 
         along = along.reshape(tuple(n if k == axis else 1 for k in range(domain.grid.ndim)))
         beside = along == (0 if side == LOWER else domain.grid.shape[axis] - 1)
         worst = jnp.maximum(worst, jnp.where(beside, found, 0))
-    return model.within(worst, 0.0)
+    return model.within(worst, 0.0, t)

@@ -247,6 +247,7 @@ def test_sides_are_alike():
         assert np.allclose(a, b.T, rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_plane_flow_in_space_is_that_of_a_plane():
     def flow(x, y, *z):
         push = 0.2 * jnp.cos(2 * x + 3 * y)

@@ -169,6 +169,7 @@ def test_a_uniform_sonic_stream_has_no_sonic_point():
 # ---------------------------------------------------------------------- walls
 
 
+@pytest.mark.slow
 def test_the_flux_through_a_wall_is_that_of_the_profile():
     """Between walls of which one is warmer at places: k dT/dx of a profile that is linear across, and its place."""
     k, errors = 0.3, []

@@ -14,7 +14,7 @@ FIRST = GasScheme("first_order", "primitive")
 NOISE = 1e-6
 
 
-@pytest.mark.parametrize("odd_even", [False, True], ids=["random", "odd_even"])
+@pytest.mark.parametrize("odd_even", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["random", "odd_even"])
 def test_noise_of_a_shock_along_the_grid_does_not_grow(odd_even):
     """First order, on a short way: HLLC makes 13 times as much of the random noise, and twice as much of the other."""
     model, state = shock_in_a_duct(FIRST, (120, 8), noise=NOISE, odd_even=odd_even)
@@ -60,7 +60,8 @@ def boxed(scheme, cells=8):
     return gas((cells, cells), [PERIODIC] * 2, scheme, upper=(float(cells),) * 2)
 
 
-@pytest.mark.parametrize("scheme", [pytest.param(WENO, marks=pytest.mark.slow), LIMITED], ids=["weno", "mc"])
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", [WENO, LIMITED], ids=["weno", "mc"])
 def test_noise_of_a_gas_at_rest_does_not_grow(scheme):
     """Pressures and velocities in tenths of a percent of those of sound, through a hundred widths of a cell."""
     model = boxed(scheme)
@@ -72,6 +73,7 @@ def test_noise_of_a_gas_at_rest_does_not_grow(scheme):
     assert float(jnp.abs(velocity[0]).max()) < 3e-4
 
 
+@pytest.mark.slow
 def test_checkerboards_decay():
     model = boxed(LIMITED)
     x, y = np.indices(model.domain.grid.shape)

@@ -50,7 +50,7 @@ def test_images_of_a_field_of_second_degree_are_exact():
     """Where they lie and from which cells, along axes of other widths."""
     ring = Solid(lambda t, x, y: jnp.hypot(x, y) - 0.31)
     model = gas((40, 36), [PERIODIC] * 2, MUSCL, (-1.0, -0.9), (1.0, 0.9), solid=ring)
-    ghosts = model.bodies.cells(model.domain, model.plain, jnp.zeros(()).dtype)
+    ghosts = model.bodies.cells(model.domain, model.plain, 0.0, jnp.zeros(()).dtype)
     x, y = (jnp.broadcast_to(one, model.domain.grid.shape) for one in centers(model))
     field = 1 + 0.3 * x - 0.2 * y + 0.5 * x * y + 0.4 * x**2 - 0.7 * y**2
     padded = model.domain.pad(field, model.plain, ghosts.halo)
@@ -100,6 +100,7 @@ def test_cells_that_are_long_and_narrow_beside_a_surface_are_refused():
         gas((24, 48), [PERIODIC] * 2, MUSCL, (0.0, 0.0), (1.0, 1.0), solid=ball)
 
 
+@pytest.mark.slow
 def test_a_surface_that_is_thinner_than_the_mean_width_of_cells_is_read():
     core = "0.05*(2*s - 1) + 0.95*(2*s - 1)**7"
     ball = Solid(lambda t, x, y: jnp.hypot(x, y) - 0.15)

@@ -56,6 +56,7 @@ def felt(position=POSITION, lengths=LENGTHS):
     return stored()(jnp.asarray(position), jnp.asarray(lengths), network()[1])
 
 
+@pytest.mark.slow
 def test_forces_are_slopes_of_the_energy_and_turn_with_the_particles():
     found, (slope, _) = felt()
     assert bool(found.complete)

@@ -170,6 +170,7 @@ def test_walls_are_refused():
         ViscousBurgers(Domain(Grid((8,))), [(NoSlipWall(), NoSlipWall())])
 
 
+@pytest.mark.slow
 def test_viscosity_of_burgers_has_the_derivative_of_the_cole_hopf_solution():
     """Through all steps, against differences of the exact solution, whose own error is of the second order."""
     model = on(line(64, 0, 2 * np.pi), ViscousBurgers)

@@ -167,7 +167,7 @@ def test_values_of_allen_cahn_stay_within_bounds():
     assert np.all(bound < 1 + 1e-9)
 
 
-@pytest.mark.parametrize("dt", [4e-4, 2e-3])
+@pytest.mark.parametrize("dt", [pytest.param(4e-4, marks=pytest.mark.slow), 2e-3])
 def test_cahn_hilliard_conserves_its_mean_and_descends_in_free_energy(dt):
     """Also with steps far above those that resolve the motion: M dt / epsilon^2 = 2."""
     grid = Grid((32, 48), (0, 0), (1, 1.5))

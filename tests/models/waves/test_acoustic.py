@@ -110,7 +110,7 @@ def medium(grid, seed):
     return jnp.asarray(1 + 0.5 * np.random.default_rng(seed).random(grid.shape))
 
 
-@pytest.mark.parametrize("order", [2, 4])
+@pytest.mark.parametrize("order", [pytest.param(2, marks=pytest.mark.slow), 4])
 @pytest.mark.parametrize(
     "sides",
     [[PERIODIC, RIGID], [FREE, PERIODIC], [(SlipWall(), FreeSurface()), (FreeSurface(), SlipWall())]],

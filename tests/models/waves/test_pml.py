@@ -167,7 +167,7 @@ def test_adding_to_lines_is_the_transpose_of_reading_them(axis, sides):
 
 
 @pytest.mark.parametrize("shape", [(16, 14), pytest.param((7, 14), marks=pytest.mark.slow)])
-@pytest.mark.parametrize("name", ["acoustic", "maxwell"])
+@pytest.mark.parametrize("name", ["acoustic", pytest.param("maxwell", marks=pytest.mark.slow)])
 def test_loops_carry_the_lines_of_layers_alone(name, shape):
     """Whole memories give the same digits, and keep what is in them elsewhere."""
     kind = {"acoustic": acoustic.Acoustic, "maxwell": maxwell.Maxwell}[name]

@@ -18,6 +18,7 @@ from simjax.grid import CENTER, FACE
 from simjax.jaxpr.linear_map import fixed_linear_map
 from simjax.ops.axisymmetric_divergence import RADIAL
 from simjax.ops.difference import shift
+from simjax.ops.extremes import least
 from simjax.ops.spacing import Spacing, scaled
 from simjax.ops.staggered import apart_along
 from simjax.solvers.elliptic import cut
@@ -296,7 +297,7 @@ def held(depth: Array) -> Array:
     `REACH` times as far.
     """
     here, ndim = shift(depth, depth.ndim), depth.ndim
-    low = jnp.stack([shift(depth, ndim, axis, by) for axis in range(ndim) for by in (-1, 1)]).min(0)
+    low = least(jnp.stack([shift(depth, ndim, axis, by) for axis in range(ndim) for by in (-1, 1)]))
     return jnp.where(here > 0, _share(-jnp.minimum(low, _behind_edges(depth)) * inverse(here)), 1.0)
 
 

@@ -21,16 +21,21 @@ from simjax.models.flow.bodies.solid_setup import SOLID, require_body
 from simjax.models.flow.bodies.solids import Solid
 from simjax.models.flow.bodies.surface_readings import components, known_along, replicated, surface_at
 from simjax.models.formulas import FormulaValue
-from simjax.models.gas.bodies.ghost_cells import GhostCells, ghost_cells, room_for
+from simjax.models.gas.bodies.ghost_cells import GhostCells, ghost_cells
+from simjax.models.gas.bodies.ghost_room import room_for
+from simjax.models.gas.bodies.moving_surface import DRAWN, cells_off, gas_share, own_share, wall_motion
 from simjax.models.gas.entropic_pressure import padded_gas
+from simjax.ops import riemann
 from simjax.ops.reconstruction import pad_only
-from simjax.ops.riemann import Conserved
+from simjax.ops.riemann import Conserved, Primitive
+from simjax.ops.spacing import scaled
 from simjax.schema.model_schema import FieldSchema
 from simjax.schema.numbers import named_numbers
 from simjax.solvers.elliptic import cut
 
 SOLID_TEMPERATURE = FieldSchema("solid_temperature", units="K", default=None, optional=True)
-COEFFICIENTS = (SOLID, SOLID_TEMPERATURE)
+SOLID_VELOCITY = FieldSchema("solid_velocity", vector=True, units="m s-1", default=None, optional=True)
+COEFFICIENTS = (SOLID, SOLID_VELOCITY, SOLID_TEMPERATURE)
 ALONG = ("pressure", "temperature", "shear_stress", "heat_flux", "normal")
 """Names of what can be read along bodies."""
 READINGS = {
@@ -39,16 +44,20 @@ READINGS = {
 }
 """Units and meanings of those of these that no output has."""
 FOUND = "coefficients.solid"
+BEHIND = 1
+"""Cells behind the surface of a body that moves which follow fluxes too."""
+LOOKED_AT = 17
+"""Times from the start to the end of a run at which ghost cells of bodies that move are counted."""
 EXACT, CHANGED = 9 / 8, 2.0
 """Room for ghost cells over those that are counted, of a shape that is known, and of one whose numbers may change."""
 
 
 class GasBodies(eqx.Module):
-    """Bodies at rest in a gas, which slips along them where it has no viscosity, and else sticks to them.
+    """Bodies in a gas, which slips along them where it has no viscosity, and else sticks to them.
 
-    solid: their distance. temperature: of their surface, at the centres of cells beside it, a number or a function
-    `(t, *coordinates)`; None: no heat passes. reach: cells that a flux reads beyond a face. room: for ghost cells in a
-    block; None: for all cells. ghosts: where they were formed before the steps.
+    solid: their distance and velocity. temperature: of their surface, at the centres of cells beside it, a number or a
+    function `(t, *coordinates)`; None: no heat passes. reach: cells that a flux reads beyond a face. room: for ghost
+    cells in a block; None: for all cells. ghosts: where they were formed before.
     """
 
     solid: Solid
@@ -64,105 +73,187 @@ class GasBodies(eqx.Module):
         """The bodies of a gas whose fields are periodic along the axes that `layout` says.
 
         Raises:
-            ConfigurationError: they move.
+            ConfigurationError: the gas moves them, or they move without a velocity.
         """
-        if not solid.fixed or solid.velocity is not None:
+        if solid.free is not None:
             raise ConfigurationError(
-                "Compressible.solid: expected bodies at rest, and got a Solid with moving, free or velocity; write "
-                "Solid(distance) alone."
+                "Compressible.solid: expected bodies at rest or that move as they are told, and got a Solid with free; "
+                "write Solid(distance), or Solid(distance, velocity, moving=True)."
             )
-        room = room_for(domain, layout, solid.distance, reach, EXACT) if solid.beside is None else solid.beside
+        if solid.moving and solid.velocity is None:
+            raise ConfigurationError(
+                "Compressible.solid: expected the velocity of bodies that move, which the gas at their surface has, "
+                "and got a Solid with moving alone; write Solid(distance, velocity, moving=True)."
+            )
+        room = solid.beside
+        if solid.moving:
+            reach += BEHIND
+        if room is None and solid.moving:
+            # Of the whole grid in each block, as a body may pass from one to another.
+            room = room_for(domain.unsplit(), layout, solid.distance, reach, CHANGED, (0.0,))
+        elif room is None:
+            room = room_for(domain, layout, solid.distance, reach, EXACT)
         return cls(solid, temperature, reach, room)
 
-    def cells(self, domain: Domain, layout: FieldLayout, dtype) -> GhostCells:
-        """The ghost cells, formed now where they were not before."""
+    def cells(self, domain: Domain, layout: FieldLayout, t, dtype) -> GhostCells:
+        """The ghost cells at a time, formed now where they were not before."""
         if self.ghosts is not None:
             return self.ghosts
-        return ghost_cells(domain, layout, self.distance(domain, dtype), self.reach, self.room)
+        distance = self.distance(domain, t, dtype)
+        own = own_share(cells_off(domain, layout, distance)) if self.solid.moving else None
+        return ghost_cells(domain, layout, distance, own, self.reach, self.room)
 
-    def distance(self, domain: Domain, dtype) -> Array:
+    def distance(self, domain: Domain, t, dtype) -> Array:
         """The distance from the surface at the centres of this block's cells."""
-        return on_block(self.solid.distance, domain, (CENTER,) * domain.grid.ndim, jnp.zeros((), dtype), dtype)
+        t = jnp.asarray(t, dtype)
+        return on_block(self.solid.distance, domain, (CENTER,) * domain.grid.ndim, t, dtype)
 
-    def fluid(self, domain: Domain, dtype) -> Array:
+    def fluid(self, domain: Domain, dtype, t=0.0) -> Array:
         """Truth values: the cells of this block whose centres lie in the gas."""
-        return self.distance(domain, dtype) > 0 if self.ghosts is None else self.ghosts.fluid
+        return self.distance(domain, t, dtype) > 0 if self.ghosts is None else self.ghosts.fluid
+
+    def shares(self, domain: Domain, layout: FieldLayout, t, dtype) -> tuple[Array, Array]:
+        """Shares with which the cells of this block follow fluxes, and with which they count in totals.
+
+        Of bodies at rest both are one in cells whose centres lie in the gas, and zero in others.
+        """
+        distance = self.distance(domain, t, dtype)
+        if self.solid.moving:
+            off = cells_off(domain, layout, distance)
+            return own_share(off + 1), gas_share(off)
+        fluid = (distance > 0).astype(dtype)
+        return fluid, fluid
 
     def surroundings(
         self, domain: Domain, plain: FieldLayout, fields: tuple, layouts: tuple, t, params: Any, gas_constant
     ) -> tuple:
         """Fields of `Compressible.read` with those that make the surface a wall in the ghost cells."""
         heat, velocity, pressure, scalars, pulls, conducted = fields
-        ghosts = self.cells(domain, plain, heat.dtype)
+        ghosts = self.cells(domain, plain, t, heat.dtype)
         padded = domain.pad(fields[:4], tuple(layouts[:4]), ghosts.halo, t)
         there, moving, pressed, carried = jax.tree.map(ghosts.at_images, padded)
-        warm = there
+        warm, wall, lift = there, None, None
+        if self.solid.velocity is not None:
+            wall, lift = wall_motion(self.solid, ghosts, domain, t)
+            moving = tuple(map(jnp.subtract, moving, wall))
         if params.viscosity is None:
-            there, moving, pressed = ghosts.slipping(there, moving, pressed, params.gamma)
+            there, moving, pressed = ghosts.slipping(there, moving, pressed, params.gamma, lift)
         else:
-            moving = ghosts.sticking(there, moving, params.gamma)
-        found = jax.tree.map(ghosts.put, fields[:4], (there, moving, pressed, carried))
+            moving, pressed = ghosts.sticking(there, moving, pressed, params.gamma, lift)
+        moving = moving if wall is None else tuple(map(jnp.add, moving, wall))
         if conducted and self.temperature is not None:
             given = on_block(self.temperature, domain, (CENTER,) * domain.grid.ndim, t, heat.dtype)
-            wall = ghosts.of_cells(given) * jnp.asarray(gas_constant, heat.dtype)
-            conducted = (ghosts.put(conducted[0], ghosts.at_temperature(warm, wall)),)
+            surface = ghosts.of_cells(given) * jnp.asarray(gas_constant, heat.dtype)
+            there = ghosts.mirrored(warm, surface) if self.solid.moving else there
+            conducted = (ghosts.put(conducted[0], ghosts.at_temperature(warm, surface)),)
         elif conducted:
             conducted = (ghosts.put(conducted[0], there),)
+        found = jax.tree.map(ghosts.put, fields[:4], (there, moving, pressed, carried))
         return (*found, pulls, conducted)
 
 
 def bodies_of(setup: Any, layout: FieldLayout, reach: int) -> tuple[Solid | None, FormulaValue | Array | None]:
     """The bodies of a configuration, if any, and the temperature of their surface; arguments as of `GasBodies`."""
     given = setup.config.coefficients
-    source, warm = given.get("solid"), given.get("solid_temperature")
+    source, velocity, warm = (given.get(name) for name in ("solid", "solid_velocity", "solid_temperature"))
     if source is None:
         return None, None
     distance, room = setup.coefficients["solid"][0], None
     known_now: Any = distance
+    moves = _moves(source)
     if not isinstance(known_now, Tracer | jax.ShapeDtypeStruct):
-        require_body(setup.domain, np.asarray(known_now), False)
+        require_body(setup.domain, np.asarray(known_now), moves)
     numbers = named_numbers(setup.config)
-    if isinstance(source, tuple) and source[0].names <= {*numbers, *AXES}:
+    if isinstance(source, tuple) and source[0].names <= {*numbers, *AXES, "t"}:
         known = FormulaValue(source[0], {name: jnp.asarray(value) for name, value in numbers.items()})
-        spare = CHANGED if source[0].names & {*numbers} else EXACT
+        spare = CHANGED if moves or source[0].names & {*numbers} else EXACT
+        times = np.linspace(0, setup.config.time.end, LOOKED_AT).tolist() if moves else ()
         with jax.ensure_compile_time_eval():
-            room = room_for(setup.domain, layout, known, reach, spare)
+            room = room_for(setup.domain, layout, known, reach + BEHIND * moves, spare, times)
+    if moves:
+        distance = FormulaValue(source[0], dict(setup.values))
+    if isinstance(velocity, tuple):
+        velocity = tuple(FormulaValue(formula, dict(setup.values)) for formula in velocity)
+    elif velocity is not None:
+        velocity = setup.coefficients["solid_velocity"]
     if isinstance(warm, tuple):
         warm = FormulaValue(warm[0], dict(setup.values))
     elif warm is not None:
         warm = setup.coefficients["solid_temperature"][0]
-    return Solid(distance, beside=room), warm
+    return Solid(distance, velocity, moves, room), warm
+
+
+def _moves(source: Any) -> bool:
+    """Tell whether the surface of bodies moves: their distance is a formula of time."""
+    return isinstance(source, tuple) and "t" in source[0].names
 
 
 def check_bodies(config: Any, conducts: bool) -> Iterator[tuple[str, str]]:
     """Sentences about a configuration whose bodies cannot be run, each with its key path."""
     given = config.coefficients
-    path = "coefficients.solid_temperature"
-    if "solid_temperature" in given and "solid" not in given:
-        yield (
-            path,
-            f"{path}: expected beside {FOUND}, the distance from the surface of bodies; write it, or leave it out",
-        )
-    elif "solid_temperature" in given and not conducts:
+    for name in ("solid_temperature", "solid_velocity"):
+        if name in given and "solid" not in given:
+            path = f"coefficients.{name}"
+            yield (
+                path,
+                f"{path}: expected beside {FOUND}, the distance from the surface of bodies; write it, or leave it out",
+            )
+    if {"solid_temperature", "solid"} <= {*given} and not conducts:
+        path = "coefficients.solid_temperature"
         yield (
             path,
             f"{path}: expected a gas that conducts heat; write physics.conductivity, or physics.viscosity and "
             "physics.prandtl, or leave it out",
         )
-    source = given.get("solid")
-    if isinstance(source, tuple) and "t" in source[0].names:
-        yield FOUND, f"{FOUND}: expected bodies at rest in a gas, and got a distance that depends on t; leave t out"
+    if _moves(given.get("solid")) and "solid_velocity" not in given:
+        path = "coefficients.solid_velocity"
+        yield (
+            path,
+            f"{path} is missing: expected the velocity of bodies that move, a formula for each axis, which the gas at "
+            f"their surface has; write it, or leave t out of {FOUND}",
+        )
+
+
+def joined(model: Any, slope: Conserved, state: Any, fields: tuple, params: Any, t) -> Conserved:
+    """The tendency of a gas around bodies; `slope`: that by fluxes of `fields`, which `Compressible.read` returns."""
+    if not model.bodies.solid.moving:
+        return model.within(slope, 0.0, t)
+    heat, velocity, pressure, scalars, *_ = fields
+    read = riemann.conserved(Primitive(pressure / heat, velocity, pressure, scalars), params.gamma)
+    own = _own(state)
+    share, _ = model.bodies.shares(model.domain, model.plain, t, heat.dtype)
+    drawn = DRAWN * model.crossing_rate(riemann.primitive(own, params.gamma), params.gamma)
+    return jax.tree.map(lambda k, u, v: share * k + drawn * (v - u), slope, own, read)
+
+
+def counted(model: Any, u: Array, t) -> Array:
+    """A field of the gas as far as its cells count in totals."""
+    if model.bodies is None or not model.bodies.solid.moving:
+        return model.within(u, 0.0, t)
+    return model.bodies.shares(model.domain, model.plain, t, u.dtype)[1] * u
+
+
+def _own(state: Any) -> Conserved:
+    return Conserved(state.density, state.momentum, state.energy, state.scalars)
 
 
 def from_bodies(model: Any, t, state: Any, params: Any) -> Conserved:
     """Mass, momentum and energy that bodies give to the gas per time, through the faces between it and ghost cells.
 
     What a gas in a periodic box gains, to rounding. The momentum is that of the force on the gas; mass is the error of
-    the method, as nothing passes a wall.
+    the method, as nothing passes a wall. Of bodies that move faces count with the change of both shares, that in totals
+    and that by which cells follow fluxes; then there is what cells gain that are drawn to their images, and what the
+    surface sweeps.
     """
-    domain, grid = model.domain, model.domain.grid
+    domain, grid, dtype = model.domain, model.domain.grid, state.density.dtype
+    model = model.at(t, dtype)
     fields, layouts, _ = model.read(state, params, t)
-    inside = model.bodies.fluid(domain, state.density.dtype).astype(state.density.dtype)
+
+    def shares_at(t: Array) -> tuple[Array, Array]:
+        return model.bodies.shares(domain, model.plain, t, dtype)
+
+    (own, counted), (_, swept) = jax.jvp(shares_at, (jnp.asarray(t, dtype),), (jnp.ones((), dtype),))
+    inside = own * counted
 
     def rates(inside, heat, velocity, pressure, scalars, _, conducted, entropic, spacing):
         padded, conducted = padded_gas(heat, velocity, pressure, scalars, entropic, model.scheme), (*conducted, heat)[0]
@@ -182,6 +273,10 @@ def from_bodies(model: Any, t, state: Any, params: Any) -> Conserved:
 
     kinds = (mirrored(model.plain), *layouts)
     found = domain.apply_spaced(rates, (inside, *fields), kinds, model.width, t)
+    if model.bodies.solid.moving:
+        drawn = joined(model, jax.tree.map(jnp.zeros_like, found), state, fields, params, t)
+        gained = jax.tree.map(lambda k, u: counted * k + swept * u, drawn, _own(state))
+        found = jax.tree.map(lambda f, k: f + scaled(k, model.relative_volumes(dtype)), found, gained)
     volume = float(np.prod(grid.mean_spacing))
     return Conserved(*jax.tree.map(lambda u: domain.sum(u) * volume, tuple(found)))
 
@@ -215,7 +310,7 @@ def along_bodies(model: Any, t, state: Any, params: Any, points: SurfacePoints) 
         )
     domain, dtype = model.domain, state.density.dtype
     fields = model.observe(t, state, params)
-    surface = surface_at(domain, model.plain, model.bodies.distance(domain, dtype), points)
+    surface = surface_at(domain, model.plain, model.bodies.distance(domain, t, dtype), points)
     offset = (CENTER,) * domain.grid.ndim
     pressure, temperature = (surface.value(fields[name], offset) for name in ("pressure", "temperature"))
     ndim, none = domain.grid.ndim, jnp.zeros_like(pressure)

@@ -12,6 +12,8 @@ is of second order where the wall is smooth.
 
 Cut cells would conserve what passes the surface, but merge or mix small ones, by rules that change with the shape; here
 every cell of the gas is whole, the time step is that without bodies, and derivatives by the shape are those of weights.
+
+Bodies that move have ghost cells in the gas too, which have a share of their own state: `moving_surface`.
 """
 
 import functools
@@ -20,17 +22,15 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
-from jax.core import Tracer
 
 from simjax.core.boundary import Boundary, FieldLayout, Periodic, center_layout, lines
 from simjax.core.domain import Domain
-from simjax.errors import ConfigurationError
 from simjax.grid import CENTER, Grid
-from simjax.models.flow.bodies.solid_geometry import inverse, mirrored, on_block
+from simjax.models.flow.bodies.solid_geometry import inverse, mirrored
+from simjax.models.gas.bodies.ghost_room import MOST_RATIO, behind_surface, moved
+from simjax.ops.extremes import greatest, least
 from simjax.ops.riemann import smooth_root, squared_norm
 
 MOST_GROWTH = 1.0
@@ -45,25 +45,37 @@ RIDGE = 1e-3
 """Weight of the slopes and curvatures of a quadratic where too few cells decide on them; the next cells have one."""
 MOST_SURFACE = 8
 """Surface of bodies that there is room for, over a face of a cube of as many cells, where it is not known before."""
-MOST_CELLS = 2**24
-"""Cells of a grid up to which ghost cells are counted before anything is compiled."""
+OFF_MOVING = 1.25
+"""Distance of images from bodies that move, at least, in diagonals of a cell: cells nearer to them count little."""
+IN_RANGE = 4.0
+"""Share of the range of the next cells that one is allowed, over its share of its own state: a value between it and
+others is not to be cut off."""
+MOST_STEEP = 0.5
+"""The most by which the logarithm of the pressure rises from image to ghost cell as a wall that gas sticks to gains
+speed."""
 MOST_FOLD = 0.02
-"""The most by which a slope differs from that towards the nearer surface, over the largest: more has two surfaces."""
-MOST_RATIO = 1.5
-"""The most by which widths of cells beside a surface may differ on a stretched grid, of one axis and between axes."""
+"""The most by which a slope differs from that towards the nearer surface, over the largest: twice it has two
+surfaces."""
+
+
+Lift = Callable[[Sequence[Array]], Array] | None
+"""The acceleration along the normal of gas with a velocity beyond the wall's, by the wall's motion; None: it rests."""
 
 
 class GhostCells(eqx.Module):
     """The places of ghost cells, and how they follow from the gas. K: the number that there is room for in a block.
 
-    fluid: whether a cell of this block lies in the gas. index: numbers of the ghost cells in the block, (K,); those of
-    unused ones lie beyond it. at: number of the cell below each image in a block with `halo` ghost cells, (K,).
-    weights: of the cells around it, (cells, K). beside: whether these are next to the image and in the gas. normal:
-    into the gas. depth: of the ghost cell behind the surface. image: distance of the image in front of it. bend: second
-    derivatives of the distance from the surface. enough: whether there is room for all of them.
+    fluid: whether a cell of this block lies in the gas. own: the share of its own state with which a ghost cell is
+    read, (K,); None: it has none, as beside bodies at rest, whose ghost cells all lie in them. index: numbers of the
+    ghost cells in the block, (K,); those of unused ones lie beyond it. at: number of the cell below each image in a
+    block with `halo` ghost cells, (K,). weights: of the cells around it, (cells, K). beside: how far these are next to
+    the image and in the gas, 0 to 1. normal: into the gas. depth: of the ghost cell behind the surface, below zero in
+    the gas. image: distance of the image in front of it. bend: second derivatives of the distance from the
+    surface. enough: whether there is room for all of them.
     """
 
     fluid: Array
+    own: Array | None
     index: Array
     at: Array
     weights: Array
@@ -88,17 +100,29 @@ class GhostCells(eqx.Module):
     def at_images(self, padded: Array) -> Array:
         """A padded field at the images, (K,)."""
         values = _at(padded, self.at[None] + _steps(_around(padded.ndim), padded.shape)[:, None])
-        least = jnp.min(jnp.where(self.beside, values, jnp.inf), 0)
-        most = jnp.max(jnp.where(self.beside, values, -jnp.inf), 0)
+        low, high = self._ranges(values)
+        found = jnp.clip(jnp.sum(self.weights * values, 0), least(low), greatest(high))
         # Not a number where there is no room for a ghost cell: it would be missed without a word.
-        return jnp.where(self.enough, jnp.clip(jnp.sum(self.weights * values, 0), least, most), jnp.nan)
+        return jnp.where(self.enough, found, jnp.nan)
+
+    def _ranges(self, values: Array) -> tuple[Array, Array]:
+        """Values of the cells around images whose least and greatest are those of the next ones."""
+        if self.own is None:
+            next_ones = self.beside > 0
+            return jnp.where(next_ones, values, jnp.inf), jnp.where(next_ones, values, -jnp.inf)
+        # As a body moves, each falls out of the range as it counts less.
+        mean = jnp.sum(self.beside * values, 0, keepdims=True) / jnp.sum(self.beside, 0, keepdims=True)
+        drawn = mean + self.beside * (values - mean)
+        return drawn, drawn
 
     def of_cells(self, u: Array) -> Array:
         """A field of this block in the ghost cells, (K,)."""
         return _at(u, jnp.minimum(self.index, u.size - 1))
 
     def put(self, u: Array, values: Array) -> Array:
-        """A field of this block with these values in the ghost cells."""
+        """A field of this block with these values in the ghost cells, as far as they have no state of their own."""
+        if self.own is not None:
+            values = values + self.own * (self.of_cells(u) - values)
         flat = u.ravel().at[self.index].set(values, mode="drop", unique_indices=True)
         return flat.reshape(u.shape)
 
@@ -107,9 +131,12 @@ class GhostCells(eqx.Module):
         return sum((n * u for n, u in zip(self.normal, velocity, strict=True)), jnp.zeros((), self.depth.dtype))
 
     def slipping(
-        self, heat: Array, velocity: Sequence[Array], pressure: Array, gamma: Array
+        self, heat: Array, velocity: Sequence[Array], pressure: Array, gamma: Array, lift: Lift
     ) -> tuple[Array, tuple[Array, ...], Array]:
-        """p / rho, velocity and pressure in the ghost cells of walls that slip, from those at the images."""
+        """p / rho, velocity and pressure in the ghost cells of walls that slip, from those at the images.
+
+        Velocities are beyond that of the wall.
+        """
         through = self.across(velocity)
         along = [u - n * through for u, n in zip(velocity, self.normal, strict=True)]
         apart = self.depth + self.image
@@ -117,26 +144,41 @@ class GhostCells(eqx.Module):
             u + apart * sum((b * v for b, v in zip(row, along, strict=True)), jnp.zeros((), apart.dtype))
             for u, row in zip(along, self.bend, strict=True)
         ]
-        faster = squared_norm(tuple(grown)) - squared_norm(tuple(along))
-        there = jnp.maximum(heat - (gamma - 1) / (2 * gamma) * faster, LEAST_HEAT * heat)
+        gained = 0.5 * (squared_norm(tuple(along)) - squared_norm(tuple(grown)))
         back = self.turned(through, through, jnp.sqrt(gamma * heat))
         moving = tuple(u + back * n for u, n in zip(grown, self.normal, strict=True))
+        if lift is not None:
+            gained = gained + apart * lift(along)
+        there = jnp.maximum(heat + (gamma - 1) / gamma * gained, LEAST_HEAT * heat)
         return there, moving, pressure * (there / heat) ** (gamma / (gamma - 1))
 
-    def sticking(self, heat: Array, velocity: Sequence[Array], gamma: Array) -> tuple[Array, ...]:
-        """Velocity in the ghost cells of walls at rest that the gas sticks to."""
+    def sticking(
+        self, heat: Array, velocity: Sequence[Array], pressure: Array, gamma: Array, lift: Lift
+    ) -> tuple[tuple[Array, ...], Array]:
+        """Velocity and pressure in the ghost cells of walls that the gas sticks to; arguments as of `slipping`."""
         through, sound = self.across(velocity), jnp.sqrt(gamma * heat)
-        return tuple(self.turned(u, through, sound) for u in velocity)
+        if lift is not None:
+            still = [jnp.zeros_like(u) for u in velocity]
+            steep = (self.depth + self.image) * lift(still) / heat
+            pressure = pressure * jnp.exp(jnp.clip(steep, -MOST_STEEP, MOST_STEEP))
+        return tuple(self.turned(u, through, sound) for u in velocity), pressure
+
+    def mirrored(self, heat: Array, wall: Array) -> Array:
+        """p / rho of gas as far from a wall where it is `wall` as the ghost cell: of one density with it."""
+        return wall * (heat / wall) ** jnp.minimum(jnp.abs(self.depth) / self.image, 1.0)
 
     def at_temperature(self, heat: Array, wall: Array) -> Array:
         """p / rho in the ghost cells of walls where it is `wall`, to second order; positive."""
         return wall * (wall / heat) ** (self.depth / self.image)
 
 
-def halo_of(grid: Grid, reach: int) -> int:
-    """Cells along an axis from a ghost cell to the farthest cell that its image is interpolated from."""
+def halo_of(grid: Grid, reach: int, off: float) -> int:
+    """Cells along an axis from a ghost cell to the farthest cell that its image is interpolated from.
+
+    off: distance of images from the surface, at least, in diagonals of a cell.
+    """
     h = (MOST_RATIO, *(1.0,) * (grid.ndim - 1)) if grid.stretched else grid.mean_spacing
-    widest, image = max(h), math.hypot(*h)
+    widest, image = max(h), off * math.hypot(*h)
     return math.ceil((reach * widest + max(reach * widest, image)) / min(h)) + AROUND[-1]
 
 
@@ -159,22 +201,27 @@ def _offsets(apart: Array, place: Array, halo: int) -> Array:
     return jnp.concatenate([below, jnp.zeros_like(above[:1]), above])
 
 
-def ghost_cells(domain: Domain, layout: FieldLayout, distance: Array, reach: int, most: int | None) -> GhostCells:
+def ghost_cells(
+    domain: Domain, layout: FieldLayout, distance: Array, own: Array | None, reach: int, most: int | None
+) -> GhostCells:
     """The ghost cells of bodies, and their images.
 
     layout: says along which axes fields are periodic. distance: from the surface at the centres of this block's cells,
-    positive in the gas, up to a factor. reach: cells that a flux reads beyond a face. most: room for ghost cells in a
-    block; None: for those beside `MOST_SURFACE` times the faces of a cube of as many cells.
+    positive in the gas, up to a factor. own: share of its own state with which each cell is read, `own_share`; None:
+    all in the gas. reach: cells that a flux reads beyond a face. most: room for ghost cells in a block; None: for those
+    beside `MOST_SURFACE` times the faces of a cube of as many cells.
     """
-    ndim, halo = domain.grid.ndim, halo_of(domain.grid, reach)
-    block = distance.shape
-    fluid, padded = domain.pad((distance, distance), (mirrored(layout), _going_on(layout)), halo)
-    fluid, size = fluid > 0, distance.size
+    off = 1.0 if own is None else OFF_MOVING
+    ndim, halo = domain.grid.ndim, halo_of(domain.grid, reach, off)
+    block, kinds = distance.shape, (mirrored(layout), _going_on(layout))
+    share = (distance > 0).astype(distance.dtype) if own is None else own
+    share, padded = domain.pad((share, distance), kinds, halo)
+    size = distance.size
     most = math.ceil(MOST_SURFACE * reach * size ** (1 - 1 / ndim)) if most is None else most
-    room, behind = min(most, size), _behind(fluid, reach, halo)
+    room, behind = min(most, size), behind_surface(share, reach, halo)
     found = jnp.nonzero(behind.ravel(), size=room, fill_value=size)[0].astype(jnp.int32)
-    used, last = found < size, size - 1
-    places = jnp.unravel_index(jnp.minimum(found, last), block)
+    used = found < size
+    places = jnp.unravel_index(jnp.minimum(found, size - 1), block)
     steps = _apart(domain, layout, halo, distance.dtype)
     offsets = [_offsets(apart, place, halo) for apart, place in zip(steps, places, strict=True)]
     near = _Near(padded, [place + halo for place in places], [(-u[halo - 1], u[halo + 1]) for u in offsets])
@@ -185,10 +232,10 @@ def ghost_cells(domain: Domain, layout: FieldLayout, distance: Array, reach: int
     per = inverse(steepness)
     normal = tuple(slope * per for slope in slopes)
     depth = jnp.minimum(-near.value({}) * per, reach * functools.reduce(jnp.maximum, h))
-    image = jnp.maximum(depth, functools.reduce(jnp.hypot, h))
+    image = jnp.maximum(depth, off * functools.reduce(jnp.hypot, h))
     apart = depth + image
-    folded = functools.reduce(jnp.logical_or, (near.folded(axis) for axis in range(ndim)))
-    bend = [[jnp.where(folded, 0, near.bend(a, b) * per) for b in range(ndim)] for a in range(ndim)]
+    flat = 1 - functools.reduce(jnp.maximum, (near.folded(axis) for axis in range(ndim)))
+    bend = [[flat * near.bend(a, b) * per for b in range(ndim)] for a in range(ndim)]
     curved = smooth_root(sum((b * b for row in bend for b in row), jnp.zeros((), apart.dtype)))
     kept = 1 / jnp.maximum(1.0, apart * curved / MOST_GROWTH)
 
@@ -205,35 +252,41 @@ def ghost_cells(domain: Domain, layout: FieldLayout, distance: Array, reach: int
         width = beside_image[2] - beside_image[1]
         around.append(dict(zip(AROUND, [(v - target) / width for v in beside_image], strict=True)))
     # Beyond a side the gas is that of the cells mirrored in it, where these are no body.
-    ways, known = _around(ndim), fluid & (padded > 0)
+    ways, known = _around(ndim), jnp.where(padded > 0, share, 0.0)
     number = _number(at, padded.shape)
     inside = _at(known, number[None] + _steps(ways, padded.shape)[:, None])
-    beside = inside & jnp.asarray([set(way) <= {0, 1} for way in ways])[:, None]
+    places = jnp.stack([jnp.stack([of_axis[way[k]] for way in ways]) for k, of_axis in enumerate(around)])
+    if own is None:
+        beside = inside * jnp.asarray([set(way) <= {0, 1} for way in ways], inside.dtype)[:, None]
+    else:
+        # As a body moves, cells come and go at the distance of two, where they count for nothing.
+        near_by = functools.reduce(jnp.multiply, jnp.clip(2 - jnp.abs(places), 0.0, 1.0))
+        inside, beside = inside * near_by, jnp.minimum(inside * IN_RANGE, 1.0) * near_by
     # In bodies thinner than the reach of an image, and deep in them, it may lie in no gas.
     enough = (jnp.sum(behind) <= room) & (near_enough | ~used).all()
-    used = used & beside.any(0)
+    used = used & (jnp.sum(beside, 0) > 0)
     # Where nothing is used, one cell counts: a state of zero would have no derivative.
     only = jnp.asarray([way == (0,) * ndim for way in ways])[:, None]
-    beside = jnp.where(used[None], beside, only)
-    weights = _weights(
-        jnp.stack([jnp.stack([of_axis[way[k]] for way in ways]) for k, of_axis in enumerate(around)]),
-        inside,
-    )
+    beside = jnp.where(used[None], beside, only.astype(beside.dtype))
+    weights = _weights(places, inside)
     weights = jnp.where(used[None], weights, only.astype(weights.dtype))
     index = jnp.where(used, found, size + jnp.arange(room, dtype=jnp.int32))
     bend = tuple(tuple(kept * b for b in row) for row in bend)
-    known = index, number, weights, beside, normal, depth, image, bend
-    return GhostCells(_moved(fluid, (0,) * ndim, halo), *known, enough, halo)
+    ghosts = None if own is None else _at(own, jnp.minimum(found, size - 1))
+    known = ghosts, index, number, weights, beside, normal, depth, image, bend
+    fluid = moved(share, (0,) * ndim, halo) > 0
+    return GhostCells(fluid, *known, enough, halo)
 
 
 def _weights(places: Array, inside: Array) -> Array:
     """Weights of cells in the value at a point of the quadratic nearest to those inside of the gas, (cells, K).
 
-    places: of the cells from the point, in cells, (ndim, cells, K). The constant is orthogonalised against all other
-    terms, by the modified method of Gram and Schmidt: what is left of it gives the value.
+    places: of the cells from the point, in cells, (ndim, cells, K). inside: how far each counts, 0 to 1. The constant
+    is orthogonalised against all other terms, by the modified method of Gram and Schmidt: what is left of it gives the
+    value.
     """
     ndim, count = places.shape[:2]
-    near = jnp.where(inside, jnp.exp(-0.5 * jnp.sum(places**2, 0)), 0.0)
+    near = inside * jnp.exp(-0.5 * jnp.sum(places**2, 0))
     terms = [*places, *(places[a] * places[b] for a, b in itertools.combinations_with_replacement(range(ndim), 2))]
     rows = jnp.stack([near * term for term in (*terms, jnp.ones_like(near))])
     ridge = RIDGE * jnp.eye(len(terms) + 1, len(terms), dtype=rows.dtype)
@@ -268,63 +321,6 @@ def _going_on(layout: FieldLayout) -> FieldLayout:
     return center_layout([(Periodic(),) * 2 if layout.is_periodic(axis) else (_Further(),) * 2 for axis in axes])
 
 
-def room_for(domain: Domain, layout: FieldLayout, known: Array | Callable, reach: int, spare: float) -> int | None:
-    """Room for the ghost cells of a block: `spare` times as many as a distance has, and 64; None where it is not known.
-
-    known: an array of the whole grid, or a function `(t, *coordinates)`. Where the surface passes the centre of a cell,
-    rounding may decide otherwise in a program, so that `spare` is above one.
-    """
-    if domain.grid.cells > MOST_CELLS or isinstance(known, Tracer | jax.ShapeDtypeStruct):
-        return None
-    with jax.ensure_compile_time_eval():
-        whole, ndim = domain.unsplit(), domain.grid.ndim
-        distance = on_block(known, whole, (CENTER,) * ndim, 0.0, jnp.result_type(float))
-        if isinstance(distance, Tracer):
-            return None
-        inside = np.asarray(distance) > 0
-        for axis in range(ndim):
-            sizes = [(reach, reach) if k == axis else (0, 0) for k in range(ndim)]
-            inside = np.pad(inside, sizes, mode="wrap" if layout.is_periodic(axis) else "edge")
-        behind = np.asarray(_behind(jnp.asarray(inside), reach, reach))
-    _require_even(whole.grid, behind)
-    blocks = [k for n, size in zip(behind.shape, domain.block_shape, strict=True) for k in (n // size, size)]
-    counts = behind.reshape(blocks).sum(tuple(range(1, 2 * ndim, 2)))
-    return int(spare * counts.max()) + 64
-
-
-def _require_even(grid: Grid, behind: np.ndarray) -> None:
-    """Refuse cells beside a surface whose widths differ much: images of ghost cells lie within so many of them.
-
-    Raises:
-        ConfigurationError: with the largest ratio.
-    """
-    if not grid.stretched or not behind.any():
-        return
-    near = [grid.widths(axis)[places] for axis, places in enumerate(np.nonzero(behind))]
-    ratio = (np.max(near, 0) / np.min(near, 0)).max()
-    if ratio > MOST_RATIO:
-        raise ConfigurationError(
-            f"coefficients.solid: expected cells that are at most {MOST_RATIO:g} times as long as wide beside the "
-            f"surface of bodies in a gas, and got {ratio:.3g} times; write grid.shape and grid.stretch with cells of "
-            "one width there."
-        )
-
-
-def _behind(fluid: Array, reach: int, width: int) -> Array:
-    """Cells in bodies with gas within `reach` cells along an axis, or beside a corner; `fluid` has `width` more."""
-    ndim = fluid.ndim
-    ways = set(itertools.product((-1, 0, 1), repeat=ndim))
-    for axis in range(ndim):
-        ways |= {tuple(by if k == axis else 0 for k in range(ndim)) for by in range(-reach, reach + 1)}
-    near = functools.reduce(jnp.logical_or, (_moved(fluid, way, width) for way in sorted(ways)))
-    return near & ~_moved(fluid, (0,) * ndim, width)
-
-
-def _moved(u: Array, way: Sequence[int], width: int) -> Array:
-    """The interior of a block with `width` more cells, moved by so many cells along the axes."""
-    return jax.lax.slice(u, [width + by for by in way], [n - width + by for n, by in zip(u.shape, way, strict=True)])
-
-
 class _Near:
     """Differences of a padded distance around some of its cells, of which `places` are the numbers along each axis.
 
@@ -352,13 +348,15 @@ class _Near:
 
     def slope(self, axis: int) -> Array:
         """The slope there; in a thin body that of the way to the nearer surface, of second order like it."""
-        return jnp.where(self.folded(axis), self._towards_surface(axis), self._central(axis))
+        middle = self._central(axis)
+        return middle + self.folded(axis) * (self._towards_surface(axis) - middle)
 
     def folded(self, axis: int) -> Array:
-        """Tell whether another surface is as near to the cells on one side: slopes differ by more than a curve's."""
+        """How far another surface is as near to the cells on one side, 0 to 1: slopes differ by more than a curve's."""
         every = [jnp.abs(slope) for k in range(len(self.apart)) for slope in self._slopes(k)]
         change = jnp.abs(self._central(axis) - self._towards_surface(axis))
-        return change > MOST_FOLD * functools.reduce(jnp.maximum, every)
+        largest = functools.reduce(jnp.maximum, every)
+        return jnp.clip(change * inverse(MOST_FOLD * largest) - 1, 0.0, 1.0)
 
     def _central(self, axis: int) -> Array:
         (below, above), (first, second) = self.apart[axis], self._slopes(axis)
