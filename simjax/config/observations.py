@@ -193,7 +193,7 @@ def read_observations(
 def _outputs_of(
     where: str, keys: Mapping[str, Any], found: Mapping[str, Any], context: Context
 ) -> list[tuple[InstrumentConfig, str | None]]:
-    """What reads each of the variables that are observed; a table of readings may name them itself."""
+    """Find the output of each of the variables that are observed; a table of readings may name them itself."""
     name, path, problems = keys[OUTPUT], join(where, OUTPUT), context.problems
     chosen, standing = _chosen(name, found), STANDING[context.schema.family]
     if chosen is None and name not in standing:

@@ -169,8 +169,10 @@ def _program(rollout: DifferentiableRun, names: tuple[str, ...], instruments: tu
 
     def observe(model, t, state, params, values):
         found = programs.variables(model, t, state, params)
-        view = programs.view(model, t, state, params, values, [*seen.values()]) if instruments else None
-        readings = {one.source.name: one.read(view) for one in instruments}
+        readings = {}
+        if instruments:
+            view = programs.view(model, t, state, params, values, [*seen.values()])
+            readings = {one.source.name: one.read(view) for one in instruments}
         return {name: found[name] for name in names}, programs.diagnostics(model, t, state, params), readings
 
     def run(values, fields):

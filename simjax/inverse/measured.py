@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import xarray as xr
 
 from simjax.arguments import taken_over
 from simjax.core.model import Output
@@ -236,7 +235,7 @@ def _with_file(observation: Any, config: Config) -> Any:
     data, dims = observation["data"], ("time",)
     if others.get("output") == "fields" and config.grid is not None:
         dims = ("time", *AXES[: len(config.grid.shape)])
-    elif not isinstance(data, (xr.Dataset, xr.DataArray)):
+    elif not hasattr(data, "dims"):  # an array without names of its axes
         shape = np.shape(taken_over(data))
         at_one_time = len(np.atleast_1d(others.get("times", ()))) == 1 and shape[:1] != (1,)
         dims = ("time", *(f"{NUMBER}{k}" for k in range(len(shape) if at_one_time else len(shape) - 1)))

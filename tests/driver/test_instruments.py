@@ -40,6 +40,7 @@ SEEN = {
     },
     "structure_function": {"structure_function": ["velocity", "pressure"], "along": "y", "order": 3},
     "correlation": {"correlation": ["pressure", "speed"], "along": "x", "separations": [0, 0.25]},
+    "fields": {"fields": ["velocity", "speed"], "every": 2 * DT},
 }
 EVERY = {
     "slice": 2,
@@ -51,6 +52,7 @@ EVERY = {
     "surface_integral": 5,
     "structure_function": 5,
     "correlation": 5,
+    "fields": 2,
 }
 LOOKING = {"outputs": [*SEEN.values()]}
 
@@ -106,6 +108,9 @@ def test_instruments_see_what_the_frames_hold(whole):
         np.testing.assert_allclose(dataset["time"], dataset["step"] * DT, rtol=1e-14)
     # Readings and frames are rounded apart: a few units in the last place of numbers of order one.
     close = {"rtol": 0, "atol": 1e-13}
+    for name in ("velocity_x", "velocity_y", "speed"):
+        assert seen["fields"][name].dims == frames[name].dims
+        np.testing.assert_allclose(seen["fields"][name], frames[name][::2], **close)
     for name in ("velocity_x", "velocity_y", "pressure"):
         np.testing.assert_allclose(seen["slice"][name], at(frames[name][::2], y=0.3), **close)
     for name in ("pressure", "speed"):

@@ -272,6 +272,80 @@ def test_arrays_of_python_with_their_times(run):
         sj.InverseProblem(dye, observations=[{**observation, "file": "a.nc"}], **told)
 
 
+def test_places_of_a_file_without_names_of_axes(tmp_path):
+    """As many values as coordinates are those of a list of points, else of a picture's axes."""
+    plate = changed(DYE, {"grid.shape": [12, 10], "physics.velocity": [0.3, 0.0], "outputs": None})
+    told = {"output": "fields", "of": "concentration", "deviation": 1.0, "variable": "c", "times": [0.1, 0.2]}
+    x, y = [0.2, 0.4, 0.7], [0.3, 0.6, 0.5]
+    np.savez(tmp_path / "points.npz", c=np.arange(6.0).reshape(2, 3), x=x, y=y)
+    points = instrument(tmp_path, {**told, "file": "points.npz"}, base=plate)
+    assert points.operator.positions == tuple(zip(x, y, strict=True)) and points.measured.tolist() == [
+        [0, 1, 2],
+        [3, 4, 5],
+    ]
+    np.savez(tmp_path / "picture.npz", c=np.arange(12.0).reshape(2, 2, 3), x=x, y=y[:2])
+    pixels = instrument(tmp_path, {**told, "file": "picture.npz", "order": ["y", "x"]}, base=plate)
+    assert isinstance(pixels.operator, Image) and pixels.measured[0].tolist() == [[0, 3], [1, 4], [2, 5]]
+
+
+def test_a_table_of_readings_has_places_and_times_of_its_own(tmp_path):
+    (tmp_path / "t.csv").write_text("t,x,value,deviation\n0.1,0.3,1.5,0.1\n0.25,0.7,2.5,0.2\n")
+    for named in ({}, {"of": "concentration"}):
+        one = instrument(tmp_path, {"output": "fields", "file": "t.csv", **named})
+        assert one.name == "0_concentration" and one.operator.positions == ((0.3,), (0.7,)) and one.given
+        assert one.present.tolist() == [[True, False], [False, True]] and one.deviation[1, 1] == 0.2
+    section = {"unknowns": SOUGHT, "observations": [{"output": "probe", "file": "t.csv"}]}
+    said = refusal(changed(DYE, {"inverse": section}), folders=[tmp_path])
+    assert "file = 't.csv': expected no table of readings, as this output has places of its own" in said
+    section = {"unknowns": SOUGHT, "observations": [{"output": "fields", "file": "t.csv", "times": [0.1]}]}
+    said = refusal(changed(DYE, {"inverse": section}), folders=[tmp_path])
+    assert "times = [0.1]: expected none with a table of readings" in said
+
+
+def test_every_is_a_time():
+    def times(every):
+        told = {"output": "probe", "deviation": 1.0} | ({} if every is None else {"every": every})
+        return instrument(".", told).times.tolist()
+
+    # The instrument reads every 0.1, and frames end then.
+    assert times(None) == times("frame") == pytest.approx([0.1, 0.2, 0.3, 0.4], rel=1e-15)
+    assert times(0.2) == [0.2, 0.4] and times(0.15) == pytest.approx([0.15, 0.3], rel=1e-15)
+
+
+def test_derived_variables_and_arrays_of_an_instrument(tmp_path):
+    wave = {
+        "model": "acoustic",
+        "precision": "float64",
+        "grid": {"shape": [8, 6]},
+        "parameters": {"height": 1.0},
+        "initial": {"pressure": "height*cos(2*pi*x)"},
+        "time": {"end": 0.2, "output_every": 0.1, "dt": 0.02},
+        "output": {"root": str(tmp_path)},
+        "outputs": [{"slice": {"y": 0.3}, "of": ["speed"]}, {"probe": {"points": [[0.2, 0.2]]}, "of": "pressure"}],
+    }
+    values = np.arange(16.0).reshape(2, 8)
+    problem = sj.InverseProblem(
+        validate(wave),
+        unknowns={"parameters.height": {"guess": 0.5}},
+        outputs=[{"box_mean": {"lower": [0, 0], "upper": [0.5, 0.5]}, "of": "pressure"}],
+        observations=[
+            {"output": "slice", "data": values, "times": [0.1, 0.2], "deviation": np.full(8, 0.5)},
+            {"output": "box_mean", "data": np.asarray([1.0, 2.0]), "times": [0.1, 0.2], "deviation": 1.0},
+            {"output": "probe", "data": [3.0], "times": [0.2], "deviation": 1.0},
+            {"output": "fields", "of": "speed", "data": np.ones((8, 6)), "times": [0.2], "deviation": 1.0},
+        ],
+    )
+    cut, mean, point, field = problem.instruments
+    assert (
+        cut.operator.variable == "speed" and cut.measured.tolist() == values.tolist() and cut.deviation.shape == (2, 8)
+    )
+    assert mean.measured.tolist() == [1.0, 2.0] and point.measured.tolist() == [[3.0]]
+    assert field.measured.shape == (1, 8, 6) and field.output.units == "m s-1"
+    series = problem.series(problem.truth())
+    # At rest at the start, and of the size of the pressure later.
+    assert not series[cut.name][0].any() and np.abs(series[field.name][-1]).max() > 0.1
+
+
 def picture(**changes):
     """A small dataset that fits, with variables and coordinates replaced."""
     parts = {

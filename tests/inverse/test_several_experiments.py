@@ -143,6 +143,17 @@ def test_simulations_in_python_are_the_experiments_of_a_section():
         sj.InverseProblem([each[0], other], unknowns=VELOCITY, observations=[SENSORS])
 
 
+def test_outputs_of_simulations_are_those_of_all_each_name_once():
+    other = [{"probe": {"points": [[0.5, 0.5]]}, "of": "concentration", "name": "others"}]
+    first, second = (validate({**BASE, "outputs": looking}) for looking in (BASE["outputs"], other))
+    seen = {"observations": [{**SENSORS, "output": name} for name in ("sensors", "others")]}
+    problem = sj.InverseProblem([first, second], unknowns=NUMBERS, **seen)
+    assert [one.name for one in problem.config.outputs] == ["sensors", "others"]
+    moved = validate({**BASE, "outputs": [{**other[0], "name": "sensors"}]})
+    with pytest.raises(ConfigurationError, match="outputs: sensors of run1 is not that of a simulation before it"):
+        sj.InverseProblem([first, moved], unknowns=NUMBERS, observations=[SENSORS])
+
+
 def test_experiments_are_written_and_read_again():
     config = validate(posed())
     assert validate(config.write()) == config

@@ -102,6 +102,11 @@ class Triggers:
         """The number that each of some instruments reads, of each member."""
         return {name: next(iter(rows.values())) for name, rows in found.items() if name in self._instruments}
 
+    def read_after_steps(self, measure: Callable, now: tuple) -> dict[str, Any]:
+        """The readings that are judged after steps, by the programs of `CompiledInstruments.measure`."""
+        names = self.instruments(STEP)
+        return self.readings(measure(names)(*now)[1]) if names else {}
+
     def check(self) -> None:
         """Raise ConfigurationError where a quantity is not one of the run's, before anything is compiled."""
         if not self:

@@ -38,7 +38,7 @@ from simjax.errors import NumericalError, ResourceError, Stopped
 from simjax.parallel import whole
 from simjax.processes import processes
 from simjax.schema.config import AUTO, Config
-from simjax.schema.instruments import FRAME, STEP
+from simjax.schema.instruments import FRAME
 from simjax.status import HOPELESS, OK, reasons
 from simjax.stepping.clock import at_frame_start, elapsed_of
 from simjax.stepping.moments import Sums
@@ -375,20 +375,18 @@ class SingleRun:
                 *observed, status = program(self.programs.values, self.programs.files, self.state, self.clock, at)
             if not (self.programs.regrows and self._regrown(whole(status))):
                 break
-        names, judged = self.instruments.at_frame(first=first), self.triggers.instruments(FRAME)
-        found = {}
-        if both := tuple(dict.fromkeys((*names, *judged))):
+        names, found = self.instruments.at_frame(first=first), {}
+        if both := tuple(dict.fromkeys((*names, *self.triggers.instruments(FRAME)))):
             program = self.instruments.measure(both)
             with self.pace.timed(program):
                 count, found = program(self.programs.values, self.programs.files, self.state, self.clock, at)
             self.record.instruments.add(at_frame((count, {name: found[name] for name in names}), time, step))
         self.record.add(time, step, observed, self.clock, self.pace)
         if self.triggers and np.any(good := np.atleast_1d(whole(self.clock.status)) == OK):
-            steps = np.atleast_1d(whole(self.clock.step))
-            numbers = {**observed[1], **self.triggers.readings(found)}
-            judgement = self.triggers.judge(At(time, steps, good), numbers, first=first)
-            self._occur(judgement.events, time, step)
-            for sentence in judgement.met:
+            now = At(time, np.atleast_1d(whole(self.clock.step)), good)
+            judged = self.triggers.judge(now, {**observed[1], **self.triggers.readings(found)}, first=first)
+            self._occur(judged.events, time, step)
+            for sentence in judged.met:
                 self.record.tell(sentence)
 
     def _judge_step(self) -> None:
@@ -400,9 +398,7 @@ class SingleRun:
         def quantities():
             at = jax.device_put(np.asarray(time, self.programs.dtype))
             now = self.programs.values, self.programs.files, self.state, self.clock, at
-            names = self.triggers.instruments(STEP)
-            found = self.instruments.measure(names)(*now)[1] if names else {}
-            return {**self.programs.observe()(*now)[1], **self.triggers.readings(found)}
+            return {**self.programs.observe()(*now)[1], **self.triggers.read_after_steps(self.instruments.measure, now)}
 
         self._occur(self.triggers.judge_step(time, step, held, quantities).events, time, step)
 

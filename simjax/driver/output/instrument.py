@@ -48,7 +48,7 @@ class RunInstrument(NamedTuple):
         return {name: operator.read(view) for name, operator in self.operators.items()}
 
     def reading(self, variable: str) -> Reading:
-        """What reads one variable of the file."""
+        """The reading of one variable of the file."""
         return Reading(self.operators[variable], self.outputs[variable], self.variables)
 
     def shapes(self, grid: Grid) -> dict[str, tuple[int, ...]]:
