@@ -289,13 +289,22 @@ def _successor(old: str, value: Mapping[str, Any], whole: str) -> tuple[str, str
         case "line_of_sight":
             return f"{{line_of_sight: {{{places('from', 'to')}}}, of: {of}}}", "{output: line_of_sight}"
         case "box_average":
-            return f"{{box_mean: {{{places('lower', 'upper')}}}, of: {of}}}", "{output: box_mean}"
+            entries = [f"{{box_mean: {{{box}}}, of: {of}}}" for box in _boxes(value)]
+            return ", ".join(entries), "{output: box_mean}" + ", and {output: box_mean_2}, ..." * (len(entries) > 1)
         case "spectrum":
             return f"{{spectrum: {of}, shells: {value.get('shells', 'NUMBER')}}}", "{output: spectrum}"
         case "radial_distribution":
             width = value.get("width", "NUMBER")
             return f"{{radial_distribution: {_flow(of)}, width: {width}}}", "{output: radial_distribution}"
     return "", f"{{output: {whole}, of: {of}}}"
+
+
+def _boxes(value: Mapping[str, Any]) -> list[str]:
+    """The corners of each box of an old `box_average`, as keys of `box_mean` have them."""
+    corners = [value.get(name) for name in ("lower", "upper")]
+    if not all(isinstance(points, (list, tuple)) and points for points in corners):
+        return ["lower: [...], upper: [...]"]
+    return [f"lower: {_flow(low)}, upper: {_flow(high)}" for low, high in zip(*corners, strict=False)]
 
 
 def _flow(value: Any) -> str:

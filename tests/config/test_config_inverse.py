@@ -408,7 +408,15 @@ MISTAKES = {
     ),
     "once a box": (
         observed(box_average="concentration", lower=[[0, 0]], upper=[[0.5, 1]]),
-        ["outputs: [{box_mean: {lower: [[0, 0]], upper: [[0.5, 1]]}, of: concentration}]"],
+        ["outputs: [{box_mean: {lower: [0, 0], upper: [0.5, 1]}, of: concentration}]"],
+    ),
+    "once two boxes": (
+        observed(box_average="concentration", lower=[[0, 0], [0.5, 0]], upper=[[0.5, 1], [1, 1]]),
+        [
+            "outputs: [{box_mean: {lower: [0, 0], upper: [0.5, 1]}, of: concentration}, {box_mean: {lower: [0.5, 0], "
+            "upper: [1, 1]}, of: concentration}]",
+            "write {output: box_mean}, and {output: box_mean_2}, ... here",
+        ],
     ),
     "once a spectrum": (
         observed(spectrum="concentration", shells=2),
