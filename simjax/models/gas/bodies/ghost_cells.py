@@ -239,23 +239,11 @@ def ghost_cells(
     curved = smooth_root(sum((b * b for row in bend for b in row), jnp.zeros((), apart.dtype)))
     kept = 1 / jnp.maximum(1.0, apart * curved / MOST_GROWTH)
 
-    at, around, near_enough = [], [], jnp.ones_like(used)
-    for place, u, slope in zip(places, offsets, normal, strict=True):
-        target = slope * apart
-        below = jnp.sum(u <= target[None], 0, dtype=jnp.int32) - 1
-        first, last = -AROUND[0], 2 * halo - AROUND[-1]
-        near_enough &= (below >= first) & (below <= last)
-        below = jnp.clip(below, first, last)
-        at.append(place + below)
-        beside_image = [jnp.take_along_axis(u, (below + by)[None], 0)[0] for by in AROUND]
-        # In widths of cells there.
-        width = beside_image[2] - beside_image[1]
-        around.append(dict(zip(AROUND, [(v - target) / width for v in beside_image], strict=True)))
+    at, places, near_enough = _around_images(places, offsets, [slope * apart for slope in normal], halo)
     # Beyond a side the gas is that of the cells mirrored in it, where these are no body.
     ways, known = _around(ndim), jnp.where(padded > 0, share, 0.0)
     number = _number(at, padded.shape)
     inside = _at(known, number[None] + _steps(ways, padded.shape)[:, None])
-    places = jnp.stack([jnp.stack([of_axis[way[k]] for way in ways]) for k, of_axis in enumerate(around)])
     if own is None:
         beside = inside * jnp.asarray([set(way) <= {0, 1} for way in ways], inside.dtype)[:, None]
     else:
@@ -276,6 +264,28 @@ def ghost_cells(
     known = ghosts, index, number, weights, beside, normal, depth, image, bend
     fluid = moved(share, (0,) * ndim, halo) > 0
     return GhostCells(fluid, *known, enough, halo)
+
+
+def _around_images(
+    places: Sequence[Array], offsets: Sequence[Array], targets: Sequence[Array], halo: int
+) -> tuple[list[Array], Array, Array]:
+    """Numbers along each axis of the cell below each image, places of the cells around it from it, in cells,
+    (ndim, cells, K), and whether all of these lie within the halo, (K,).
+
+    places: numbers of ghost cells along each axis. offsets: `_offsets` there. targets: of images from ghost cells.
+    """
+    at, around, near_enough = [], [], jnp.ones(targets[0].shape, bool)
+    for place, u, target in zip(places, offsets, targets, strict=True):
+        below = jnp.sum(u <= target[None], 0, dtype=jnp.int32) - 1
+        first, last = -AROUND[0], 2 * halo - AROUND[-1]
+        near_enough &= (below >= first) & (below <= last)
+        below = jnp.clip(below, first, last)
+        at.append(place + below)
+        beside = [jnp.take_along_axis(u, (below + by)[None], 0)[0] for by in AROUND]
+        width = beside[2] - beside[1]
+        around.append(dict(zip(AROUND, [(v - target) / width for v in beside], strict=True)))
+    ways = _around(len(around))
+    return at, jnp.stack([jnp.stack([line[way[k]] for way in ways]) for k, line in enumerate(around)]), near_enough
 
 
 def _weights(places: Array, inside: Array) -> Array:
