@@ -96,10 +96,11 @@ def test_vectors_obey_their_identities():
 
 def test_a_mean_is_weighed_with_widths():
     grid = Grid((64, 8), stretch=[stretched(64), None])
-    ramp = jnp.asarray(grid.coordinates(0, 0.5)[:, None] + np.zeros((1, 8)))
-    found = field_of_formula(FieldFormula("mean(f, x)"), Domain(grid), (False, True), lambda name: ramp, {}, {}, 0.0)
-    # The midpoint rule, whose error is of second order, where the plain mean is 0.016 off.
-    np.testing.assert_allclose(found, 0.5, atol=1e-4)
+    square = jnp.asarray(grid.coordinates(0, 0.5)[:, None] ** 2 + np.zeros((1, 8)))
+    found = field_of_formula(FieldFormula("mean(f, x)"), Domain(grid), (False, True), lambda name: square, {}, {}, 0.0)
+    # The error of the midpoint rule, a twelfth of the square of a width. The plain mean is 0.005 off.
+    np.testing.assert_allclose(found, 1 / 3, atol=1e-4)
+    assert abs(float(jnp.mean(square)) - 1 / 3) > 0.004
 
 
 # ---------------------------------------------------------------------- in a run
