@@ -296,6 +296,6 @@ class RolloutLoss:
         start = start + self.pushforward
         return status, *run.advance(values, own, state, self._observed, first_frame=start, frames=frames)
 
-    def _observed(self, model, t, state, params) -> States:
+    def _observed(self, model, t, state, params, _) -> States:
         found = model.observe(t, state, params)
         return {field: tuple(found[name] for name in own) for field, own in self._variables.items()}

@@ -6,16 +6,17 @@ selected at a time, and the derivative is that of the value selected.
 """
 
 import functools
+from collections.abc import Sequence
 
 import jax.numpy as jnp
 from jax import Array
 
 
-def least(values: Array) -> Array:
-    """The least along the first axis, `(n, ...)` to `(...)`."""
-    return functools.reduce(lambda a, b: jnp.where(a < b, a, b), list(values))
+def least(values: Sequence[Array]) -> Array:
+    """The least of some arrays of one shape, place by place."""
+    return functools.reduce(lambda a, b: jnp.where(a < b, a, b), values)
 
 
-def greatest(values: Array) -> Array:
-    """The greatest along the first axis, `(n, ...)` to `(...)`."""
-    return functools.reduce(lambda a, b: jnp.where(a > b, a, b), list(values))
+def greatest(values: Sequence[Array]) -> Array:
+    """The greatest of some arrays of one shape, place by place."""
+    return functools.reduce(lambda a, b: jnp.where(a > b, a, b), values)

@@ -65,6 +65,10 @@ class PowerMeans(sj.FieldInstrument):
         along = sj.Coordinate("power", ("power",), np.asarray(self.powers), {"units": "1"})
         return sj.Layout(("power",), (along,))
 
+    @classmethod
+    def described(cls, variable):
+        return dataclasses.replace(variable, units="mixed", long_name=f"means of powers of {variable.long_name}")
+
 
 def run(folder, changes):
     place = {"output.root": str(folder.parent), "output.folder": str(folder)}
@@ -111,6 +115,7 @@ def test_an_own_instrument_sees_the_same_on_devices_in_members_and_in_statistics
         # A few roundings of a sum of numbers of order one.
         np.testing.assert_allclose(seen.pressure.sel(power=[1, 2, 3]), powers, rtol=0, atol=1e-14)
         alone = seen.load()
+        assert alone.pressure.attrs["units"] == "mixed" and "powers of pressure" in alone.pressure.attrs["long_name"]
     with sj.open_output(one, "averaged") as averaged:
         np.testing.assert_allclose(averaged.pressure_mean[0], powers[1:].mean(0), rtol=0, atol=1e-13)
     with sj.open_output(one, "diagnostic") as numbers:

@@ -297,7 +297,7 @@ def held(depth: Array) -> Array:
     `REACH` times as far.
     """
     here, ndim = shift(depth, depth.ndim), depth.ndim
-    low = least(jnp.stack([shift(depth, ndim, axis, by) for axis in range(ndim) for by in (-1, 1)]))
+    low = least([shift(depth, ndim, axis, by) for axis in range(ndim) for by in (-1, 1)])
     return jnp.where(here > 0, _share(-jnp.minimum(low, _behind_edges(depth)) * inverse(here)), 1.0)
 
 

@@ -101,7 +101,7 @@ class GhostCells(eqx.Module):
         """A padded field at the images, (K,)."""
         values = _at(padded, self.at[None] + _steps(_around(padded.ndim), padded.shape)[:, None])
         low, high = self._ranges(values)
-        found = jnp.clip(jnp.sum(self.weights * values, 0), least(low), greatest(high))
+        found = jnp.clip(jnp.sum(self.weights * values, 0), least([*low]), greatest([*high]))
         # Not a number where there is no room for a ghost cell: it would be missed without a word.
         return jnp.where(self.enough, found, jnp.nan)
 
