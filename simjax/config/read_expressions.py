@@ -50,9 +50,11 @@ def _read_one(path: str, name: Any, value: Any, context: Context) -> Expression 
             problems.unknown(path, key, (FORMULA, UNITS, LONG_NAME))
             return None
     before, text = len(problems), Text()
-    more = {key: text.read(join(path, key), parts[key], problems) for key in (UNITS, LONG_NAME) if parts.get(key)}
+    units, about = (
+        text.read(join(path, key), parts[key], problems) if parts.get(key) else None for key in (UNITS, LONG_NAME)
+    )
     try:
-        formula = FieldFormula(parts.get(FORMULA))
+        formula = FieldFormula(parts.get(FORMULA, ""))
         vectors = context.schema.vectors(context.ndim)
         scalars = [variable for variables in written.values() for variable in variables]
         formula.check_names([*scalars, *vectors, *context.axes, "t", *context.parameters])
@@ -60,4 +62,4 @@ def _read_one(path: str, name: Any, value: Any, context: Context) -> Expression 
     except ConfigurationError as error:
         problems.add(path, value, EXPECTED, unended(error))
         return None
-    return Expression(formula, **more) if len(problems) == before else None
+    return Expression(formula, units, about or "") if len(problems) == before else None

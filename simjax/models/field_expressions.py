@@ -125,7 +125,9 @@ def field_of_formula(
     variable: a field of the run at the centres of cells, by its name. vectors: names of components, by those of
     vectors. values: numbers by name.
     """
-    known = {name: variable(name) for name in formula.names if name not in (*AXES, "t", *vectors, *values)}
+    known: dict[str, Any] = {
+        name: variable(name) for name in formula.names if name not in (*AXES, "t", *vectors, *values)
+    }
     for name in formula.names & {*vectors}:
         known[name] = tuple(variable(part) for part in vectors[name])
     dtypes = [part.dtype for value in known.values() for part in (value if isinstance(value, tuple) else (value,))]

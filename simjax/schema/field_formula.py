@@ -12,7 +12,7 @@ A name is a number or a vector, and so is what each function gives.
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NoReturn
 
 from simjax.errors import ConfigurationError
@@ -40,9 +40,9 @@ class _FieldParser(Parser):
         name = node.func.id if isinstance(node.func, ast.Name) else ""
         if name not in NAMES:
             return super().read_call(node, depth)
-        first, *axes = node.args or [None]
-        if first is None or node.keywords:
+        if not node.args or node.keywords:
             self.refuse(node, f"{name} takes plain arguments, such as {name}(f)")
+        first, *axes = node.args
         tree = self.read(first, depth + 1)
         if name in SHORT or name == "curl" or name in OPERATORS:
             count = len(OPERATORS[name][0]) if name in OPERATORS else 1
@@ -65,10 +65,10 @@ class FieldFormula(Formula):
     def parser(text: str) -> Parser:
         return _FieldParser(text)
 
-    def check_kinds(self, vectors: Mapping[str, int], ndim: int) -> None:
+    def check_kinds(self, vectors: Collection[str], ndim: int) -> None:
         """Refuse vectors where numbers belong, the other way round, and axes that the run does not have.
 
-        vectors: names of vectors with their numbers of components.
+        vectors: names of vectors.
         """
         found = self._kind(self.tree, vectors, ndim)
         if found == VECTOR:
@@ -77,7 +77,7 @@ class FieldFormula(Formula):
     def _refuse(self, message: str) -> NoReturn:
         raise ConfigurationError(f"'{shorten(self.text)}': {message}.")
 
-    def _kind(self, tree: Tree, vectors: Mapping[str, int], ndim: int) -> str:
+    def _kind(self, tree: Tree, vectors: Collection[str], ndim: int) -> str:
         """Tell whether a part of the formula is a number or a vector."""
         if tree[0] == "name":
             return VECTOR if tree[1] in vectors else NUMBER

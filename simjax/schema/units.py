@@ -33,7 +33,7 @@ def in_base_units(units: str) -> dict[str, float]:
     """Powers of the base units: those of `Pa` are one of kg, minus one of m and minus two of s."""
     powers: dict[str, float] = {}
     for symbol, power in re.findall(_FACTOR, units):
-        for base, of_base in re.findall(_FACTOR, _MADE_OF.get(symbol, symbol)):
+        for base, of_base in re.findall(_FACTOR, str(_MADE_OF.get(symbol, symbol))):
             powers[base] = powers.get(base, 0) + float(power or 1) * float(of_base or 1)
     return {base: power for base, power in powers.items() if power}
 

@@ -115,7 +115,10 @@ def test_an_own_instrument_sees_the_same_on_devices_in_members_and_in_statistics
         # A few roundings of a sum of numbers of order one.
         np.testing.assert_allclose(seen.pressure.sel(power=[1, 2, 3]), powers, rtol=0, atol=1e-14)
         alone = seen.load()
-        assert alone.pressure.attrs["units"] == "mixed" and "powers of pressure" in alone.pressure.attrs["long_name"]
+        assert (
+            alone.pressure.attrs["units"] == "mixed"
+            and "powers of acoustic pressure" in alone.pressure.attrs["long_name"]
+        )
     with sj.open_output(one, "averaged") as averaged:
         np.testing.assert_allclose(averaged.pressure_mean[0], powers[1:].mean(0), rtol=0, atol=1e-13)
     with sj.open_output(one, "diagnostic") as numbers:

@@ -165,7 +165,9 @@ def bodies_of(setup: Any, layout: FieldLayout, reach: int) -> tuple[Solid | None
         require_body(setup.domain, np.asarray(known_now), moves)
     numbers = named_numbers(setup.config)
     if isinstance(source, tuple) and source[0].names <= {*numbers, *AXES, "t"}:
-        known = FormulaValue(source[0], {name: np.asarray(value) for name, value in numbers.items()})
+        # Of numpy: jax would stage them where the model is traced, and the room would not be known.
+        concrete: Any = {name: np.asarray(value) for name, value in numbers.items()}
+        known = FormulaValue(source[0], concrete)
         spare = CHANGED if moves or source[0].names & {*numbers} else EXACT
         times = np.linspace(0, setup.config.time.end, LOOKED_AT).tolist() if moves else ()
         with jax.ensure_compile_time_eval():
