@@ -82,6 +82,7 @@ DEAR = (
     "gas-2d-igr",
     "gas-2d-characteristic",
     "gas-2d-solid",
+    "gas-2d-moving-solid",
     "acoustic-2d",
     "particles-water-2d",
     "particles-plasma-2d",

@@ -52,6 +52,7 @@ WRITTEN = {
         "gas-2d-walls",
         "gas-2d-solid",
         "gas-2d-warm-solid",
+        "gas-2d-moving-solid",
         "gas-2d-characteristic",
         "gas-2d-axisymmetric",
         "gas-3d-periodic",

@@ -97,6 +97,8 @@ _line = Grid((32,), (0.0,), (2.0,))
 _stretched = Grid((32,), stretch=(lines("formula", "s - 0.5*s*s*(1 - s)", 32, 0.0, 2.0),))
 _plane = Grid((16, 24), (0.0, -1.0), (2 * np.pi, 3.0))
 _wide = Grid((64, 32), (0.0, -1.0), (2 * np.pi, 3.0))
+# Ghost cells of bodies that move reach ten cells, and so many a block of four along y has to have.
+_tall = Grid((64, 48), (0.0, -1.0), (2 * np.pi, 3.0))
 _fine = Grid((32, 32), (0.0, -1.0), (2 * np.pi, 6.5))
 _rings = Grid((16, 24), (0.0, -1.0), (1.5, 3.0), axisymmetric=True)
 _box = Grid((12, 10, 10), (0.0, 0.0, -1.0), (2 * np.pi, 3.0, 1.0))
@@ -193,7 +195,7 @@ CASES = (
     ),
     Case(
         "gas-2d-moving-solid",
-        _wide,
+        _tall,
         _around(_moving),
         _ideal,
         _initial,

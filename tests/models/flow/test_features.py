@@ -47,7 +47,7 @@ WRITTEN = {
         "parameters": {"k": 1.0},
         "inverse": {
             "unknowns": {"parameters.k": {"guess": 1.2}},
-            "observations": [{"output": "fields", "of": "velocity_x", "deviation": 0.1}],
+            "observations": [{"output": "diagnostics", "of": "kinetic_energy", "deviation": 0.1}],
         },
     },
     "bodies": {"coefficients": {"solid": BALL}},
