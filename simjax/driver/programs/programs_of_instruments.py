@@ -30,7 +30,8 @@ class CompiledInstruments:
     """The instruments of a run and their programs.
 
     instruments: by name. watched: names of those with a cadence of their own, which are read in the loop over steps.
-    statistics: in time, which are gathered there too. halt: (model, params) -> where the loop ends early.
+    statistics: in time, which are gathered there too. halt: (model, params, numbers of the run) -> where the loop ends
+    early.
     """
 
     def __init__(self, programs: CompiledRun, halt: Callable[[Any, Any, Any], Halt] | None = None):
