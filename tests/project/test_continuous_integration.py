@@ -31,7 +31,10 @@ def test_the_page_has_the_parts_in_their_order():
 
 def test_the_page_has_the_times_of_the_ledger():
     whole, most = re.search(r"minutes=\$\(\((\d+) - SECONDS / 60\)\)\nminutes=\$\(\(minutes > (\d+) \?", RUN).groups()
-    touched = re.search(r"ledger\.py --print .*--touched (\d+)", RUN).group(1)
+    part, whole_of = map(
+        int, re.search(r"ledger\.py --print .*--touched \$\(\(minutes \* (\d) / (\d)\)\)", RUN).groups()
+    )
+    touched = int(most) * part // whole_of
     assert f"touched groups for up to {touched} minutes, owed ones for what is left of {most}" in TESTING
     assert f"all within {whole} minutes" in TESTING
     assert f"owed for more than {MOST_LANDINGS} landings" in TESTING.replace("\n", " ")
