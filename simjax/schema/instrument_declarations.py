@@ -41,7 +41,7 @@ STANDING: Mapping[str, Mapping[str, str]] = {
     FIELDS: {"fields": "fields", "diagnostics": "diagnostic"},
     PARTICLES: {"particles": "particles", "diagnostics": "diagnostic"},
 }
-"""What every run of a family writes without an entry in `outputs`: its name, and the kind of instrument that it is."""
+"""Names of all that a run of a family writes without an entry in `outputs`, each with its kind of instrument."""
 KEYS, OF = "keys", "of"
 """The value at a kind: its keys, or the names that it looks at."""
 
