@@ -190,13 +190,17 @@ def _where(through: Any) -> str:
         return f"that enters through the {through[2:]} {through[0]} side"
     if "lower" in through:
         return "that leaves a box"
-    ((axis, place),) = through.items()
-    return f"that passes {axis}={place:g}"
+    return f"that passes {_place(through)}"
+
+
+def _place(plane: Any) -> str:
+    ((axis, place),) = plane.items()
+    return f"{axis}={place:g}"
 
 
 @instrument("nusselt")
 class Nusselt(ThroughFaces):
-    """The Nusselt number Nu = q L / (k D): q the mean flux, k the coefficient of conduction, D a difference, L a length.
+    """The Nusselt number Nu = q L / (k D): q mean flux, k coefficient of conduction, D a difference, L a length.
 
     q as that of `flux`. Of a concentration it is the Sherwood number.
     """
@@ -247,7 +251,9 @@ class Nusselt(ThroughFaces):
                     "read its flux."
                 )
             variable = _named("nusselt", name, source.of)
-            about = f"Nusselt number of {name} {_where(source.given['through'])}"
+            through = source.given["through"]
+            place = f"at the {through[2:]} {through[0]} side" if isinstance(through, str) else f"at {_place(through)}"
+            about = f"Nusselt number {place}" if len(source.of) == 1 else f"Nusselt number of {name} {place}"
             numbers = (float(source.given[key]) for key in ("difference", "length"))
             one = cls(variable, name, faces, model.flux_offset(name), *numbers)
             found[variable] = one, Output(variable, (), "1", about)

@@ -62,8 +62,9 @@ ROUNDINGS = 30
 class CompiledFields(CompiledRun):
     """Compiled programs of fields.
 
-    fields: those that come from files. described_params: the model's, of which shapes alone count. outputs: what is written, of every member. observed: what `observe` returns:
-    these, or all variables where statistics over members alone are written.
+    fields: those that come from files. described_params: the model's, of which shapes alone count. outputs: what is
+    written, of every member. observed: what `observe` returns: these, or all variables where statistics over members
+    alone are written.
     """
 
     seconds = (1e-8, 1e-10)

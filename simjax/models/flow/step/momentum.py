@@ -29,7 +29,7 @@ from simjax.ops.momentum_advection import SCHEMES, MomentumScheme, advection
 from simjax.ops.scalar_fluxes import conducted, diffusion_tendency, face_diffusivity
 from simjax.ops.spacing import Spacing, along, scaled, width_of, without_ends
 from simjax.ops.staggered_wave import laplacian
-from simjax.ops.stress import stress_divergence
+from simjax.ops.stress import shear_on_edges, stress_divergence
 from simjax.schema.model_schema import FieldSchema
 
 TURBULENCE = ("none", *VISCOSITIES, DYNAMIC)
