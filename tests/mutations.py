@@ -1928,6 +1928,62 @@ MUTATIONS = [
         "(1 if one.lowest else 1)",
         "tests/driver/test_troubles.py::test_a_run_tells_when_a_trouble_was_worst",
     ),
+    Mutation(
+        "what enters through an upper side counts as what leaves",
+        "instruments/crossings.py",
+        "1 if end == LOWER else -1",
+        "1 if end == LOWER else 1",
+        "tests/driver/test_fluxes.py::test_parts_of_a_plane_add_up_and_a_map_is_their_density",
+    ),
+    Mutation(
+        "a part of a plane has all of it",
+        "instruments/crossings.py",
+        "found = found * (inside / whole)",
+        "found = found * (whole / whole)",
+        "tests/driver/test_fluxes.py::test_parts_of_a_plane_add_up_and_a_map_is_their_density",
+    ),
+    Mutation(
+        "faces in the upper side belong to no device",
+        "models/face_fluxes.py",
+        "min(self.number, whole - 1) // cells",
+        "self.number // cells",
+        "tests/driver/test_fluxes.py::test_fluxes_are_those_of_one_device_on_any_mesh[heat-2x4]",
+    ),
+    Mutation(
+        "the shear of eddies is that a cell below a plane",
+        "models/flow/step/momentum.py",
+        "lax.slice_in_dim(stress, 1, 2, axis=axis)",
+        "lax.slice_in_dim(stress, 0, 1, axis=axis)",
+        "tests/driver/test_fluxes.py::test_friction_of_walls_is_what_the_flow_loses_of_momentum[smagorinsky]",
+    ),
+    Mutation(
+        "the friction of a modelled wall drives the flow",
+        "models/flow/step/momentum_fluxes.py",
+        "(1 if side == UPPER else -1) * rate * line",
+        "(-1 if side == UPPER else 1) * rate * line",
+        "tests/driver/test_fluxes.py::test_friction_of_walls_is_what_the_flow_loses_of_momentum[modelled]",
+    ),
+    Mutation(
+        "lift turns clockwise from the stream",
+        "instruments/force_coefficients.py",
+        "return (-y, x)",
+        "return (y, -x)",
+        "tests/driver/test_fluxes.py::test_coefficients_of_a_body_are_those_of_its_force",
+    ),
+    Mutation(
+        "a place on a value lies below it",
+        "instruments/places.py",
+        "[jnp.minimum(ahead, count - 1)] <= positions",
+        "[jnp.minimum(ahead, count - 1)] < positions",
+        "tests/driver/test_along_bodies.py::test_places_are_found_in_the_memory_of_their_number",
+    ),
+    Mutation(
+        "a first value three ranges off the others is drawn",
+        "report/curves.py",
+        "off > least, np.nan",
+        "off > 2 * least, np.nan",
+        "tests/report/test_report.py::test_a_spike_at_the_start_is_left_out_of_a_curve",
+    ),
 ]
 
 
