@@ -150,6 +150,17 @@ def test_groups_are_late_after_so_many_landings(checkout):
     assert [*checkout.groups] == [OTHER]
 
 
+def test_groups_that_never_passed_take_turns(checkout):
+    """Continuous integration runs the first ones at every landing, and cannot write down which."""
+    checkout.enter([f"long tests/a/test_{n}.py" for n in range(8)])
+    age, first = checkout.landing, set()
+    for landing in range(age, age + 6):
+        checkout.landing = landing
+        first.add(checkout.owed()[0])
+        assert checkout.owed() == checkout.owed() and len(checkout.owed()) == 8
+    assert len(first) > 2
+
+
 def results(folder, *ended):
     """What the plugin writes of two groups, of two tests and one."""
     (folder / "collected.json").write_text(json.dumps({GROUP: ["a::x@a", "a::y@a"], OTHER: ["b::x"]}))

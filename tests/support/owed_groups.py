@@ -19,11 +19,13 @@ LEDGER = REFERENCE / "ledger.json"
 MOST_LANDINGS = 15
 # The landing at which the ledger began.
 BEGINNING = 1
-# Files of which a group takes longer than ten minutes, and the number of shares.
+# Files of which a group takes longer than five minutes, and the number of shares.
 SHARES = {
-    "long tests/parallel/test_equivalence.py": 10,
-    "long tests/project/test_mutations.py": 8,
-    "long tests/certificate/test_certify.py": 4,
+    "long tests/parallel/test_equivalence.py": 22,
+    "long tests/parallel/test_configured_runs.py": 8,
+    "long tests/project/test_mutations.py": 24,
+    "long tests/certificate/test_certify.py": 12,
+    "long tests/certificate/test_certify_particles.py": 4,
     "slow tests/parallel/test_equivalence.py": 4,
     "slow tests/project/test_pages.py": 2,
 }
@@ -216,10 +218,12 @@ class Ledger:
         return [name for name in self._oldest_first() if self.is_stale(name) and not self.failed_here(name)]
 
     def _oldest_first(self) -> list[str]:
-        # Groups of one age in an order that has nothing to do with their folders, so that every run sees many of these;
-        # first those that have never passed.
+        # Groups of one age in an order that has nothing to do with their folders, so that every run sees many of these,
+        # and that changes with the landing, as continuous integration cannot write down which it has run; first those
+        # that have never passed.
         def order(name):
-            return -self.age(name), self.groups[name]["passed"] is not None, zlib.crc32(name.encode())
+            turn = zlib.crc32(f"{self.landing} {name}".encode())
+            return -self.age(name), self.groups[name]["passed"] is not None, turn
 
         return sorted(self.groups, key=order)
 
