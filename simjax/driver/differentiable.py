@@ -107,7 +107,7 @@ class RunFunction:
         Raises NumericalError where the run fails; inside a transform, where nothing can be raised, all of it is NaN.
         """
         chosen = {**self.values, **_known_among("values", {} if values is None else values, self.values)}
-        numbers = {name: jnp.asarray(taken_over(value), self._dtype) for name, value in chosen.items()}
+        numbers = {name: _number(name, value, self._dtype) for name, value in chosen.items()}
         given = {section: dict(arrays) for section, arrays in self._known.items()}
         for path, components in _known_among("fields", {} if fields is None else fields, self.fields).items():
             section, name = path.split(".", 1)
@@ -126,6 +126,13 @@ class RunFunction:
                 "or a larger time.tolerance, or other numbers. Inside jax.jit and jax.grad such a run is NaN."
             )
         return Trajectory(state, clock, {name: u for one in observed for name, u in one.items()})
+
+
+def _number(name: str, value: Any, dtype) -> jax.Array:
+    try:
+        return jnp.asarray(taken_over(value), dtype)
+    except (TypeError, ValueError):
+        raise ConfigurationError(f"values[{name!r}]={shown(value)}: expected a number.") from None
 
 
 def _known_among(argument: str, given: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -86,6 +86,20 @@ def simulated(flow, **changes):
             lambda flow: flow.differentiable()(1e-3),
             "values=0.001: expected a mapping by name, such as {'viscosity': ...}.",
         ),
+        (
+            lambda flow: flow.differentiable()({"viscosity": "small"}),
+            "values['viscosity']='small': expected a number.",
+        ),
+        (
+            lambda flow: sj.Compressible(flow.model.domain, [(sj.PeriodicSide(), sj.PeriodicSide())] * 2, "weno5"),
+            "Compressible.scheme='weno5': expected a GasScheme; write GasScheme('weno5').",
+        ),
+        (
+            lambda flow: sj.Incompressible(
+                flow.model.domain, [(sj.PeriodicSide(), sj.PeriodicSide())] * 2, forces=lambda t, x, params: x[0]
+            ),
+            "expected a function f(t, coordinates, params) or None for each of 2 axes; write [force, None].",
+        ),
     ],
 )
 def test_an_argument_of_another_kind_is_refused_in_a_sentence(flow, call, said):

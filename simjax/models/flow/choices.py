@@ -1,11 +1,13 @@
 """The choices of a flow, as a configuration says them and as the constructor of a model is given them."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from simjax.arguments import shown
 from simjax.core.boundary import FieldLayout, Side
 from simjax.core.domain import Domain
+from simjax.errors import ConfigurationError
 from simjax.grid import AXES, LOWER
 from simjax.models.flow.bodies.solid_setup import check_solid
 from simjax.models.flow.bodies.solids import Solid
@@ -108,3 +110,18 @@ def check_flow(config: Any, carried: str = "") -> Iterator[tuple[str, str]]:
     """Sentences on a configuration of a flow, which carries this scalar, if any: its `refusals`, and on its bodies."""
     yield from check_solid(config)
     yield from refusals(choices_of_configuration(config, carried))
+
+
+def forces_by_axis(forces: Any, ndim: int) -> tuple[Callable | None, ...]:
+    """Forces of each component.
+
+    Raises:
+        ConfigurationError: they are no sequence of one function or None for each axis.
+    """
+    given = forces if isinstance(forces, Sequence) and not isinstance(forces, str) else ()
+    if len(given) != ndim or not all(force is None or callable(force) for force in given):
+        raise ConfigurationError(
+            f"Incompressible.forces={shown(forces)}: expected a function f(t, coordinates, params) or None for each of "
+            f"{ndim} axes; write [force, {', '.join(['None'] * (ndim - 1))}]."
+        )
+    return tuple(given)

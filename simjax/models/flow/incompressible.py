@@ -22,7 +22,7 @@ from simjax.models.flow.axisymmetric_flow import volumes_around
 from simjax.models.flow.bodies import free_body, solid_pressure, solid_setup, solid_stage, solids, surface_readings
 from simjax.models.flow.bodies.free_body_setup import BodyKeys
 from simjax.models.flow.bodies.solid_reaction import Reaction, still
-from simjax.models.flow.choices import FLOW_SIDES, check_flow, choices_of, with_params
+from simjax.models.flow.choices import FLOW_SIDES, check_flow, choices_of, forces_by_axis, with_params
 from simjax.models.flow.features import EXCLUSIONS, USUAL, Choices, refusals
 from simjax.models.flow.flow_troubles import TROUBLES
 from simjax.models.flow.sides import balance
@@ -227,7 +227,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
         order = self.momentum.scheme.order
         self.projection = Projection(domain, self.layouts, self.openings, pressure_solver, order)
         self.drive = Drive(domain, center_layout([WRAPPED] * ndim))
-        self.forces = tuple(forces) if forces is not None else (None,) * ndim
+        self.forces = (None,) * ndim if forces is None else forces_by_axis(forces, ndim)
         self.watched = not self.openings and balance.require_balance(domain, self.layouts)
         self.solid, self.immersion, self.bulk, self.around = solid, None, None, None
         if solid is not None:

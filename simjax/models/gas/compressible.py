@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from simjax.arguments import require_at_least
+from simjax.arguments import require_at_least, require_kind
 from simjax.core.boundary import FieldLayout, Side
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel
@@ -187,6 +187,7 @@ class Compressible(GasReadings, GasBalances, ExplicitModel):
     ):
         check_sides(domain, sides, GAS_SIDES, "Compressible", axisymmetric=True)
         self.scheme = gas.GasScheme() if scheme is None else scheme
+        require_kind("Compressible.scheme", self.scheme, gas.GasScheme, "a GasScheme; write GasScheme('weno5')")
         across, reconstruction = across_of(domain, sides, GAS_SIDES), self.scheme.reconstruction
         has = features_of(sides, gravity_axes) | {
             "gravity_along_r": RADIAL in gravity_axes,
