@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from simjax.core.model import Output
+from simjax.core.model import Measure, Output
 from simjax.grid import AXES, CENTER, Grid
 from simjax.models.axisymmetric_grid import directions
 
@@ -37,3 +37,15 @@ def vorticity_output(ndim: int) -> Output:
     name, palette = ("vorticity", "diverging") if ndim == 2 else ("vorticity_magnitude", "amp")
     place = (CENTER,) * ndim
     return Output(name, place, "s-1", name.replace("_", " "), palette=palette, rank=RANK_OF_VORTICITY, singular=True)
+
+
+def flow_measures(ndim: int) -> dict[str, Measure]:
+    """Units and meanings of the diagnostics of an incompressible flow, but for those of bodies."""
+    return {
+        "kinetic_energy": Measure("m2 s-2", "mean kinetic energy", shown="energy"),
+        "enstrophy": Measure("s-2", "mean enstrophy", shown="enstrophy"),
+        "max_divergence": Measure("s-1", "largest divergence", shown="divergence"),
+        "mean_eddy_viscosity": Measure("m2 s-1", "mean eddy viscosity"),
+        "mean_coefficient": Measure("1", "mean coefficient of the eddy viscosity"),
+        **{f"driving_{axis}": Measure("m s-2", f"{axis}-force that keeps the bulk velocity") for axis in AXES[:ndim]},
+    }

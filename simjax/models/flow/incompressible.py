@@ -13,7 +13,7 @@ from jax import Array
 from simjax.arguments import require_at_least, require_one_of
 from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
-from simjax.core.model import ExplicitModel, Measure
+from simjax.core.model import ExplicitModel
 from simjax.grid import AXES, UPPER
 from simjax.jaxpr.jaxpr_parts import part
 from simjax.models.declaration import model
@@ -48,7 +48,7 @@ from simjax.models.flow.step.momentum import (
 from simjax.models.flow.step.momentum_fluxes import flux_names
 from simjax.models.flow.step.projection import WRAPPED, Projection
 from simjax.models.flow.step.step_limit import step_limit
-from simjax.models.fluid_outputs import pressure_output, velocity_outputs, vorticity_output
+from simjax.models.fluid_outputs import flow_measures, pressure_output, velocity_outputs, vorticity_output
 from simjax.models.sides import check_sides, velocity_layouts
 from simjax.ops import staggered
 from simjax.ops.momentum_advection import SCHEMES
@@ -432,17 +432,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
     roundings = FlowBudgets.roundings
 
     def measures(self):
-        axes = AXES[: self.domain.grid.ndim]
-        driving = {f"driving_{axis}": Measure("m s-2", f"{axis}-force that keeps the bulk velocity") for axis in axes}
-        return {
-            **solid_stage.measures(self.domain.grid, self.solid),
-            "kinetic_energy": Measure("m2 s-2", "mean kinetic energy", shown="energy"),
-            "enstrophy": Measure("s-2", "mean enstrophy", shown="enstrophy"),
-            "max_divergence": Measure("s-1", "largest divergence", shown="divergence"),
-            "mean_eddy_viscosity": Measure("m2 s-1", "mean eddy viscosity"),
-            "mean_coefficient": Measure("1", "mean coefficient of the eddy viscosity"),
-            **driving,
-        }
+        return {**solid_stage.measures(self.domain.grid, self.solid), **flow_measures(self.domain.grid.ndim)}
 
     def component_layouts(self):
         return {"velocity": self.layouts}
