@@ -1944,7 +1944,7 @@ MUTATIONS = [
     ),
     Mutation(
         "faces in the upper side belong to no device",
-        "models/face_fluxes.py",
+        "core/face_planes.py",
         "min(self.number, whole - 1) // cells",
         "self.number // cells",
         "tests/driver/test_fluxes.py::test_fluxes_are_those_of_one_device_on_any_mesh[heat-2x4]",

@@ -8,10 +8,10 @@ import numpy as np
 from jax import Array
 
 from simjax.core.domain import Domain
+from simjax.core.face_planes import FacePlane
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, FACE, LOWER, UPPER, Grid
 from simjax.instruments.sampling import shares
-from simjax.models.face_fluxes import FacePlane
 from simjax.schema.config_errors import ConfigErrors
 from simjax.schema.kinds import Choice, ListOf
 from simjax.schema.site import OfSite, PlaceAlong, Point, Site

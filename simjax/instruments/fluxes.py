@@ -12,6 +12,7 @@ from jax import Array
 from jax.sharding import PartitionSpec
 
 from simjax.core.domain import Domain
+from simjax.core.face_planes import FacePlane
 from simjax.core.model import Output
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, UPPER, place_attributes
@@ -19,7 +20,6 @@ from simjax.instruments.cell_places import cell_coordinates
 from simjax.instruments.crossings import Crossing, Part, Through, crossings
 from simjax.instruments.instrument import Coordinate, Instrument, Layout
 from simjax.instruments.places import line_of
-from simjax.models.face_fluxes import FacePlane
 from simjax.schema.instrument_declarations import instrument
 from simjax.schema.kinds import Choice, Real, key
 from simjax.schema.site import Refusal, Site
@@ -46,7 +46,7 @@ class ThroughFaces(Instrument):
     of_fields = False
 
     def total_and_area(self, view) -> tuple[Array, Array]:
-        """What passes all faces in a time, and their area."""
+        """Sum of the fluxes through all faces, and their area."""
         total: Array | float = 0.0
         area: Array | float = 0.0
         for one in self.crossings:
@@ -99,7 +99,7 @@ def steps_refusals(site: Site) -> Iterator[Refusal]:
 
 @instrument("flux")
 class FluxThrough(ThroughFaces):
-    """What passes a side, a plane or the faces of a box in a time, by the fluxes of the scheme itself.
+    """The rate at which a quantity passes a side, a plane or the faces of a box, by the scheme's own fluxes.
 
     Through a side it counts into the grid, through a plane along its axis, out of a box. give: what is read of it, the
     total, the mean over the area, or the map, a value for each face.
@@ -223,7 +223,7 @@ class Nusselt(ThroughFaces):
 
     @classmethod
     def names(cls, site):
-        return [name for name in super().names(site) if not name.startswith(("momentum", "mass", "volume"))]
+        return [name for name in super().names(site) if not name.startswith(("momentum", "volume"))]
 
     @classmethod
     def default_names(cls, site):

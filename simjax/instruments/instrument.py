@@ -11,9 +11,9 @@ from jax import Array
 from jax.sharding import PartitionSpec
 
 from simjax.core.domain import Domain
+from simjax.core.face_planes import FacePlane, Flux
 from simjax.core.model import Output
 from simjax.grid import Grid
-from simjax.models.face_fluxes import FacePlane, Flux
 from simjax.particles.cells import Cells
 from simjax.schema.instrument_declarations import KEYS
 from simjax.schema.instruments import InstrumentConfig

@@ -16,12 +16,12 @@ from jax import Array
 from jax.sharding import PartitionSpec
 
 from simjax.core.domain import Domain
+from simjax.core.face_planes import FacePlane
 from simjax.core.model import ExplicitModel, GridModel, Measure, Model, SemiImplicitModel, SplitModel
 from simjax.errors import ConfigurationError
 from simjax.grid import LOWER, UPPER
 from simjax.integrators.integrator import Integrator
 from simjax.models.conserved import MADE, Accounts, Balanced, SplitBalanced, added_up, as_amounts, through
-from simjax.models.face_fluxes import FacePlane
 from simjax.stepping.compensated import Pair, added
 
 NOW, AT_START, RESIDUAL = "now", "at_start", "residual"

@@ -9,10 +9,11 @@ import jax.numpy as jnp
 from jax import Array
 
 from simjax.core.domain import Domain
+from simjax.core.face_planes import FacePlane, Flux
 from simjax.core.model import Measure
 from simjax.grid import AXES, CENTER
 from simjax.jaxpr.varying import cast_varying
-from simjax.models.face_fluxes import FacePlane, Flux, circumferences
+from simjax.models.face_fluxes import circumferences
 from simjax.ops.spacing import Spacing, fitted
 
 Amounts = Mapping[str, Array]
@@ -68,11 +69,11 @@ class Balanced(Accountable):
         """Fluxes of the explicit part of the tendency through faces of this block, towards larger coordinates."""
 
     def implicit_fluxes(self, t, state, params, plane: FacePlane) -> Mapping[str, Flux]:
-        """Those of the implicit part."""
+        """Fluxes of the implicit part."""
         return {}
 
     def fluxes(self, t, state, params, plane: FacePlane) -> dict[str, Flux]:
-        """Those of the whole tendency."""
+        """Fluxes of the whole tendency."""
         found = dict(self.explicit_fluxes(t, state, params, plane))
         for name, more in self.implicit_fluxes(t, state, params, plane).items():
             found[name] = Flux(found[name].density + more.density, more.areas)

@@ -32,6 +32,7 @@ ALLOWED = {
     "driver/programs/programs_of_statistics.py": (OF_PARTICLES, "statistics of particles"),
     "instruments/body_surface.py": ({"position"}, "points on a surface"),
     "instruments/everything.py": (OF_PARTICLES, "all particles"),
+    "instruments/force_coefficients.py": ({"density"}, "a key: that of the stream"),
     "instruments/particles_on_mesh.py": (OF_PARTICLES | {"density", "temperature"}, "particles on a mesh"),
     "instruments/tracks.py": (OF_PARTICLES, "particles by their numbers"),
     "io/": (OF_PARTICLES, "files of particles"),

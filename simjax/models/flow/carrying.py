@@ -13,10 +13,11 @@ from jax import Array
 from simjax.arguments import require_at_least, require_one_of
 from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
+from simjax.core.face_planes import FacePlane, Flux, at_faces
 from simjax.core.model import ExplicitModel, Measure, Output
 from simjax.models.axisymmetric_grid import dimensions, relative_volumes, tapers_of
 from simjax.models.conserved import MADE, Balanced, inside
-from simjax.models.face_fluxes import FacePlane, Flux, at_faces, through_cells
+from simjax.models.face_fluxes import through_cells
 from simjax.models.flow import incompressible
 from simjax.models.flow.bodies import solid_setup, solid_stage, surface_readings
 from simjax.models.flow.bodies.solid_scalars import Cells, SolidSurface, integral

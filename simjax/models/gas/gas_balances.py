@@ -7,9 +7,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from simjax.core.face_planes import FacePlane, at_faces
 from simjax.grid import AXES
 from simjax.models.conserved import MADE, Balanced, inside, over_areas
-from simjax.models.face_fluxes import FacePlane, at_faces, through_cells
+from simjax.models.face_fluxes import through_cells
 from simjax.models.gas.entropic_pressure import padded_gas
 from simjax.ops.difference import shift
 from simjax.ops.riemann import Conserved

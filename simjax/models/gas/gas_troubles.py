@@ -7,8 +7,8 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from simjax.core.boundary import Dirichlet
+from simjax.core.face_planes import FacePlane
 from simjax.grid import LOWER, UPPER
-from simjax.models.face_fluxes import FacePlane
 from simjax.models.gas.gas_diagnostics import at_floor as cells_at_floor
 from simjax.models.gas.gas_diagnostics import conserved_of, limited_by_axis
 from simjax.ops import riemann

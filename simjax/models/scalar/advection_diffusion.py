@@ -11,10 +11,10 @@ from jax import Array
 from simjax.arguments import require_at_least, require_one_of
 from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
+from simjax.core.face_planes import at_faces
 from simjax.grid import AXES
 from simjax.models.axisymmetric_grid import across_of, tapers_of
 from simjax.models.declaration import model
-from simjax.models.face_fluxes import at_faces
 from simjax.models.scalar import axisymmetric_scalar
 from simjax.models.scalar.conserved_scalar import ConservedScalar, State, conserved_mean
 from simjax.models.sides import SCALAR_SIDES, check_sides

@@ -10,9 +10,9 @@ from jax import Array
 from simjax.arguments import require_at_least
 from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
+from simjax.core.face_planes import at_faces
 from simjax.errors import ConfigurationError
 from simjax.models.declaration import model
-from simjax.models.face_fluxes import at_faces
 from simjax.models.scalar.conserved_scalar import DIGITS, INTEGRATORS, SemiImplicitScalar, State, conserved_mean
 from simjax.models.sides import SCALAR_SIDES, check_sides
 from simjax.models.stretching import require_transport

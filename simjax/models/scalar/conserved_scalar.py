@@ -11,10 +11,11 @@ from jax import Array
 
 from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
+from simjax.core.face_planes import FacePlane, Flux
 from simjax.core.model import ExplicitModel, Measure, Output, SemiImplicitModel
 from simjax.models.axisymmetric_grid import dimensions, mean_volume, relative_volumes, tapers_of
 from simjax.models.conserved import Balanced, inside
-from simjax.models.face_fluxes import FacePlane, Flux, through_cells
+from simjax.models.face_fluxes import through_cells
 from simjax.models.measures import of_field, total_measure
 from simjax.models.scalar import axisymmetric_scalar
 from simjax.ops import scalar_fluxes

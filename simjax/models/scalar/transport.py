@@ -24,11 +24,11 @@ from simjax.core.boundary import (
     face_layout,
 )
 from simjax.core.domain import Domain
+from simjax.core.face_planes import at_faces
 from simjax.errors import ConfigurationError
 from simjax.models.axisymmetric_grid import across_of, tapers_of, widest
 from simjax.models.conserved import MADE, inside
 from simjax.models.declaration import model
-from simjax.models.face_fluxes import at_faces
 from simjax.models.formulas import FormulaValue
 from simjax.models.scalar import axisymmetric_scalar
 from simjax.models.scalar.conserved_scalar import DIGITS, INTEGRATORS, SemiImplicitScalar, Source, State, conserved_mean

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from simjax.core.face_planes import FacePlane, at_faces, inner
 from simjax.core.model import Measure, Rounding
 from simjax.grid import AXES, LOWER, UPPER
 from simjax.models.axisymmetric_grid import dimensions, tapers_of
 from simjax.models.conserved import Accounts, Balanced
-from simjax.models.face_fluxes import FacePlane, at_faces, inner
 from simjax.models.flow.bodies.solid_setup import bodies_move
 from simjax.models.flow.features import unbalanced
 from simjax.models.flow.sides.openings import is_open, with_first_line

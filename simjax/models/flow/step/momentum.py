@@ -13,12 +13,12 @@ from jax.core import Tracer
 
 from simjax.core.boundary import FieldLayout, Neumann, Periodic, center_layout
 from simjax.core.domain import Domain
+from simjax.core.face_planes import FacePlane, at_faces, inner
 from simjax.errors import ConfigurationError
 from simjax.jaxpr.jaxpr_parts import part
 from simjax.jaxpr.varying import vary_like
 from simjax.models.axisymmetric_grid import tapers_of
 from simjax.models.declaration import Setup
-from simjax.models.face_fluxes import FacePlane, at_faces, inner
 from simjax.models.flow.axisymmetric_flow import volumes_around
 from simjax.models.flow.bodies.free_body_setup import body_params_of
 from simjax.models.flow.features import DYNAMIC

@@ -6,10 +6,11 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array, lax
 
+from simjax.core.face_planes import FacePlane, Flux, at_faces, inner
 from simjax.core.model import Measure
 from simjax.grid import AXES, CENTER, LOWER, UPPER
 from simjax.models.axisymmetric_grid import dimensions, lower_radii, ring_volumes
-from simjax.models.face_fluxes import FacePlane, Flux, at_faces, inner, through_cells
+from simjax.models.face_fluxes import through_cells
 from simjax.models.flow.axisymmetric_flow import volumes_around
 from simjax.models.flow.sides import balance
 from simjax.models.flow.sides.openings import with_first_line
@@ -25,7 +26,7 @@ USUAL = "central2"
 
 
 def flux_names(ndim: int) -> tuple[str, ...]:
-    """What passes planes of a flow: volume, and momentum along each axis."""
+    """Names of what passes planes of a flow: volume, and momentum along each axis."""
     return (VOLUME, *(f"momentum_{axis}" for axis in AXES[:ndim]))
 
 
