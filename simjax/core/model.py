@@ -1,7 +1,7 @@
 """The interface of a model: pure functions of time, state and parameters over one domain."""
 
 import abc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -269,6 +269,18 @@ class GridModel(Model):
     @abc.abstractmethod
     def state_from(self, fields: dict[str, tuple[jax.Array, ...]], params) -> Any:
         """The state with the given components of every field of `component_layouts`."""
+
+    def fields_from(self, names: Collection[str], state, params) -> dict[str, tuple[jax.Array, ...]]:
+        """Initial fields as a state has them, components by field: the way back of `state_from`.
+
+        names: of the fields that it was made of. Fields are left out of which no way leads back, or which the model
+        takes as they are.
+        """
+        return {}
+
+    def taken_through(self) -> str:
+        """Name, as what something is changed by, what initial fields go through: "a projection"."""
+        return "what the model imposes"
 
     def roundings(self, t, dt, state, params, tendency: Callable[[], Any]) -> dict[str, Rounding]:
         """The `diagnostics` that would vanish in exact numbers, with what roundings of the last step leave.

@@ -229,6 +229,12 @@ class WithBalances(WithAccounts, _BesideFields):
     def state_from(self, fields, params):
         return self.accounts(self.model.state_from(fields, params), params)
 
+    def fields_from(self, names, state, params):
+        return self.model.fields_from(names, state.fields, params)
+
+    def taken_through(self):
+        return self.model.taken_through()
+
     def perturb(self, step, t, dt, state, params):
         return eqx.tree_at(lambda s: s.fields, state, self.model.perturb(step, t, dt, state.fields, params))
 

@@ -65,10 +65,13 @@ class CompiledRun(SteppedRun):
     model: Any
     notes: list[str]
     particles: int | None = None
+    start_changes: dict[str, float]
+    """What the model changed of the start, by path: relative L2 norms of fields, the number of wrapped particles."""
 
     def __init__(self, config: Config, given: Sequence[str] = (), absent: Sequence = (), start: Any = None):
         super().__init__(config, given, absent)
         self.start_of = start
+        self.start_changes = {}
         self.counted_from = np.zeros(self.members or 1, np.int32)  # the frame from which a member's statistics count
         self._observe: Callable | None = None
         self.instrument_programs: dict[Hashable, Callable] = {}  # of `CompiledInstruments`, shared by groups of members

@@ -371,6 +371,12 @@ class CarryingFlow(ExplicitModel, Balanced):
     def state_from(self, fields, params):
         return self.with_flow(self.flow.state_from(fields, params), fields[self.carried][0])
 
+    def fields_from(self, names, state, params):
+        return self.flow.fields_from(names, state, params) | {self.carried: (self.scalar(state),)}
+
+    def taken_through(self):
+        return self.flow.taken_through()
+
     def partition_specs(self, state, params):
         state_specs, params_specs = super().partition_specs(state, params)
         return with_outlet_specs(self.domain, state_specs), with_field_specs(self.domain, params_specs, params)

@@ -454,6 +454,12 @@ class Incompressible(ExplicitModel, FlowBudgets):
         body = free_body.at_start(self.domain.grid.ndim, params.body) if free else None
         return State(velocity, outlets=tuple(lines) if above else (), reaction=reaction, body=body)
 
+    def fields_from(self, names, state, params):
+        return {"velocity": state.velocity}
+
+    def taken_through(self):
+        return "the projection on velocities without divergence, with sides and bodies imposed"
+
     def partition_specs(self, state, params):
         state_specs, params_specs = super().partition_specs(state, params)
         return with_outlet_specs(self.domain, state_specs), with_field_specs(self.domain, params_specs, params)
