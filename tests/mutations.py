@@ -1928,6 +1928,48 @@ MUTATIONS = [
         "(1 if one.lowest else 1)",
         "tests/driver/test_troubles.py::test_a_run_tells_when_a_trouble_was_worst",
     ),
+    Mutation(
+        "a share is relative to the field that is left",
+        "driver/start/taken_start.py",
+        "jnp.maximum(square(own), square(fields[name]))",
+        "square(own)",
+        "tests/driver/test_taken_start.py::test_the_share_that_a_projection_takes_is_told_and_bounded",
+    ),
+    Mutation(
+        "cells of a start count alike",
+        "driver/start/taken_start.py",
+        "sum(model.domain.sum(scaled(u * u, volumes)) for u in components)",
+        "sum(model.domain.sum(u * u) for u in components)",
+        "tests/driver/test_taken_start.py::test_cells_count_by_their_volume",
+    ),
+    Mutation(
+        "a start that changes more than allowed is taken",
+        "driver/start/taken_start.py",
+        "share > bound",
+        "share < bound",
+        "tests/driver/test_taken_start.py::test_the_share_that_a_projection_takes_is_told_and_bounded",
+    ),
+    Mutation(
+        "a particle on the upper side is inside",
+        "models/particles_of_file.py",
+        "(position < lower) | (position >= upper), axis=0",
+        "(position < lower) | (position > upper), axis=0",
+        "tests/driver/test_taken_start.py::test_particles_outside_of_the_box_are_counted",
+    ),
+    Mutation(
+        "a cadence whose only sample is before the start of statistics is taken",
+        "config/read_instruments.py",
+        "last < start * (1 - TOLERANCE)",
+        "last < 0 * start",
+        "tests/config/test_config.py::test_mistakes_name_key_value_and_remedy[statistics after the end]",
+    ),
+    Mutation(
+        "a draw is not what a run begins with",
+        "inverse/problem.py",
+        "return {**physical, **self._programs.taken(physical, self._known())}",
+        "return physical",
+        "tests/inverse/test_field_deviations.py::test_a_draw_is_the_flow_that_a_run_begins_with",
+    ),
 ]
 
 

@@ -99,6 +99,10 @@ class CompiledRun(SteppedRun):
     def begin(self, values, fields, steps_per_exchange: int = 0) -> tuple[Any, Array]:
         """This block's state before the first step, walls imposed, and bits of `status`; differentiable."""
 
+    def taken(self, values, fields) -> dict[str, Any]:
+        """This block of initial fields by path as the model takes them, those that it may change; as `begin`."""
+        return {}
+
     def prepared(self, values, fields) -> Any:
         """`fields` with what the model forms of them once, for `begin` and `build`; differentiable."""
         return fields

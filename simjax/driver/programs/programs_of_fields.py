@@ -33,7 +33,7 @@ from simjax.driver.start.build import (
     initial_state,
     not_a_field,
 )
-from simjax.driver.start.taken_start import TOLD, changed_shares
+from simjax.driver.start.taken_start import TOLD, changed_shares, taken_fields
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.instruments.instrument import View
@@ -234,10 +234,18 @@ class CompiledFields(CompiledRun):
         return {**fields, **found, **({} if first is None else {FIRST_PARTS: first})}
 
     def begin(self, values, fields, steps_per_exchange=0):
+        model, params, _, state = self._at_start(values, fields, steps_per_exchange)
+        return self._kept(model, state, params), jnp.asarray(OK, jnp.int32)
+
+    def taken(self, values, fields):
+        model, params, given, state = self._at_start(values, fields)
+        return {f"initial.{name}": own for name, own in taken_fields(model, given, state, params).items()}
+
+    def _at_start(self, values, fields, steps_per_exchange=0):
+        """The model, its parameters, this block's initial fields as they are given, and the state of these."""
         fields = {**fields, PARTS: fields.get(FIRST_PARTS, fields.get(PARTS))}
         model, params = self.build(values, fields, steps_per_exchange)
-        _, state = self._begun(self._taken, model, params, values, 0, fields)
-        return self._kept(model, state, params), jnp.asarray(OK, jnp.int32)
+        return model, params, *self._begun(self._taken, model, params, values, 0, fields)
 
     def _begun(self, config: Config, model, params, values, member, files):
         """This block's initial fields and state."""
