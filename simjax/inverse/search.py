@@ -320,7 +320,7 @@ class _Search:
         """The answer, with draws of fields one after another, which show how many there are.
 
         Raises:
-            _StoppedDrawing: a signal or a limit came between two of them.
+            _StoppedDrawing: there was a signal, or a limit, between two of them.
         """
         problem, begun, longest = self.stages.whole, wall.monotonic(), 0.0
         count = problem.inverse.samples if problem.fields else 0

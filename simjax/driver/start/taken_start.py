@@ -48,7 +48,7 @@ def taken_state(model: GridModel, fields: Fields, params, dtype) -> Any:
 
 
 def taken_fields(model: GridModel, fields: Fields, state, params) -> dict[str, tuple[Array, ...]]:
-    """Those of `fields` that the model may change, as the state has them that was made of them."""
+    """Return those of `fields` that the model may change, as the state has them that was made of them."""
     found = model.fields_from((*fields,), state, params)
     return {name: tuple(found[name]) for name in fields if found.get(name)}
 

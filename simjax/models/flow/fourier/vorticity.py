@@ -101,7 +101,7 @@ class Vorticity(SpectralFlow):
         return {"vorticity": vorticity if state is None else vorticity + self._without_mean(state["vorticity"])}
 
     def fields_from(self, names, state, params):
-        """Of both together no way leads back."""
+        """The vorticity, or the velocity; of both together no way leads back."""
         if {"vorticity", "velocity"} <= {*names}:
             return {}
         k = self.basis.wavenumbers(precision_of(state))
