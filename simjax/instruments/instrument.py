@@ -13,6 +13,7 @@ from jax.sharding import PartitionSpec
 from simjax.core.domain import Domain
 from simjax.core.model import Output
 from simjax.grid import Grid
+from simjax.models.face_fluxes import FacePlane, Flux
 from simjax.particles.cells import Cells
 from simjax.schema.instrument_declarations import KEYS
 from simjax.schema.instruments import InstrumentConfig
@@ -30,6 +31,8 @@ class View(NamedTuple):
     are asked for. offsets: where each field lies in its cell. cells, particles, start: of a run of particles, how
     they are sorted, the state, and where each was at the start, `(axes, particles)` by number. balances: what
     is written of the balances of conserved quantities. surface: what there is at points on the surface of bodies.
+    fluxes: of quantities through faces in a plane. conductivities: of those that are conducted by one number. wall:
+    density and kinematic viscosity at a wall.
     """
 
     domain: Domain
@@ -42,6 +45,9 @@ class View(NamedTuple):
     start: Array | None = None
     balances: Callable[[], Mapping[str, Array]] = dict
     surface: Callable[[Any], Mapping[str, Array]] = lambda points: {}
+    fluxes: Callable[[FacePlane], Mapping[str, Flux]] = lambda plane: {}
+    conductivities: Callable[[], Mapping[str, Array]] = dict
+    wall: Callable[[FacePlane], tuple[Array, Array]] | None = None
 
 
 class Coordinate(NamedTuple):

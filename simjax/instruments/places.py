@@ -57,8 +57,14 @@ def _last_not_above(values: Places, positions: Places) -> Places:
     """The number of the last of increasing `values` that is not above each position."""
     if module_of(values, positions) is np:
         return np.searchsorted(values, positions, side="right") - 1
-    # Compared with all of them: a search is a loop, whose carry would have to vary between devices as the places do.
-    return jnp.searchsorted(values, positions, side="right", method="compare_all") - 1
+    # Halved step by step without a loop, whose carry would have to vary between devices as the places do. To compare
+    # with all of them would take memory for each pair of a position and a value.
+    below, (count,) = jnp.asarray(-1, jnp.int32), np.shape(values)
+    for step in (1 << k for k in reversed(range(count.bit_length()))):
+        ahead = below + step
+        fits = (ahead < count) & (jnp.asarray(values)[jnp.minimum(ahead, count - 1)] <= positions)
+        below = jnp.where(fits, ahead, below)
+    return below
 
 
 def line_of(domain: Domain, axis: int) -> Line | None:

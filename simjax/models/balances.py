@@ -21,6 +21,7 @@ from simjax.errors import ConfigurationError
 from simjax.grid import LOWER, UPPER
 from simjax.integrators.integrator import Integrator
 from simjax.models.conserved import MADE, Accounts, Balanced, SplitBalanced, added_up, as_amounts, through
+from simjax.models.face_fluxes import FacePlane
 from simjax.stepping.compensated import Pair, added
 
 NOW, AT_START, RESIDUAL = "now", "at_start", "residual"
@@ -127,6 +128,27 @@ class _BesideFields(_Beside, GridModel):
 
     def along_bodies(self, t, state, params, points):
         return self.model.along_bodies(t, state.fields, params, points)
+
+    def fluxes(self, t, state, params, plane):
+        return self.model.fluxes(t, state.fields, params, plane)
+
+    def flux_measures(self):
+        return self.model.flux_measures()
+
+    def flux_offset(self, name):
+        return self.model.flux_offset(name)
+
+    def conductivities(self, params):
+        return self.model.conductivities(params)
+
+    def wall_scales(self, t, state, params, plane):
+        return self.model.wall_scales(t, state.fields, params, plane)
+
+    def frictionless(self, params):
+        return self.model.frictionless(params)
+
+    def unknown_fluxes(self, names, plane):
+        return self.model.unknown_fluxes(names, plane)
 
     def component_layouts(self):
         return self.model.component_layouts()
@@ -254,7 +276,8 @@ class _Stages(_BesideFields):
         found = jnp.zeros((len(columns.quantities), columns.count), dtype_of(fields))
         for axis in range(columns.axes):
             for side in (LOWER, UPPER):
-                own = {} if self.model.is_closed(axis) else passing(t, fields, params, axis, side)
+                plane = FacePlane.of_side(self.domain, axis, side)
+                own = {} if self.model.is_closed(axis) else passing(t, fields, params, plane)
                 own = own if side == LOWER else {name: -rate for name, rate in own.items()}
                 found = found.at[:, 2 * axis + side].set(as_amounts(self.quantities, own, found.dtype))
         return found

@@ -242,6 +242,27 @@ class _WithClosure(GridModel):
     def trouble(self, name, t, state, params):
         return self.model.trouble(name, t, state, params.own)
 
+    def fluxes(self, t, state, params, plane):
+        return self.model.fluxes(t, state, params.own, plane)
+
+    def flux_measures(self):
+        return self.model.flux_measures()
+
+    def flux_offset(self, name):
+        return self.model.flux_offset(name)
+
+    def conductivities(self, params):
+        return self.model.conductivities(params.own)
+
+    def wall_scales(self, t, state, params, plane):
+        return self.model.wall_scales(t, state, params.own, plane)
+
+    def frictionless(self, params):
+        return self.model.frictionless(params.own)
+
+    def unknown_fluxes(self, names, plane):
+        return self.model.unknown_fluxes(names, plane)
+
     def along_bodies(self, t, state, params, points):
         return self.model.along_bodies(t, state, params.own, points)
 

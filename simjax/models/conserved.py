@@ -2,19 +2,17 @@
 
 import abc
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-import jax
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 
-from simjax.core.domain import Domain, flatten_layouts
+from simjax.core.domain import Domain
 from simjax.core.model import Measure
-from simjax.grid import AXES, LOWER
+from simjax.grid import AXES, CENTER
 from simjax.jaxpr.varying import cast_varying
-from simjax.models.axisymmetric_grid import lower_radii
-from simjax.ops.axisymmetric_divergence import RADIAL
+from simjax.models.face_fluxes import FacePlane, Flux, circumferences
 from simjax.ops.spacing import Spacing, fitted
 
 Amounts = Mapping[str, Array]
@@ -66,12 +64,53 @@ class Balanced(Accountable):
     """A model given by its tendency whose quantities have balances."""
 
     @abc.abstractmethod
-    def passing(self, t, state, params, axis: int, side: int) -> Amounts:
-        """Rates at which the explicit part of the tendency carries through a side, towards larger coordinates."""
+    def explicit_fluxes(self, t, state, params, plane: FacePlane) -> Mapping[str, Flux]:
+        """Fluxes of the explicit part of the tendency through faces of this block, towards larger coordinates."""
 
-    def passing_implicitly(self, t, state, params, axis: int, side: int) -> Amounts:
-        """Rates at which amounts pass through a side in the implicit part of the tendency."""
+    def implicit_fluxes(self, t, state, params, plane: FacePlane) -> Mapping[str, Flux]:
+        """Those of the implicit part."""
         return {}
+
+    def fluxes(self, t, state, params, plane: FacePlane) -> dict[str, Flux]:
+        """Those of the whole tendency."""
+        found = dict(self.explicit_fluxes(t, state, params, plane))
+        for name, more in self.implicit_fluxes(t, state, params, plane).items():
+            found[name] = Flux(found[name].density + more.density, more.areas)
+        return found
+
+    def flux_measures(self) -> dict[str, Measure]:
+        """The quantities of which there are `fluxes`, with the units of their amounts."""
+        return self.balanced()
+
+    def unknown_fluxes(self, names: tuple[str, ...], plane: FacePlane) -> str:
+        """Tell, as an error does, why fluxes of these quantities through a plane are not known; "" if they are."""
+        return ""
+
+    def flux_offset(self, name: str) -> tuple[float, ...]:
+        """The place of a flux in its cells along the axes of its plane; that across it is unused."""
+        return (CENTER,) * self.domain.grid.ndim
+
+    def conductivities(self, params) -> Mapping[str, Array]:
+        """The coefficient k of the part -k dq/dx of a flux, by the quantities that have one number."""
+        return {}
+
+    def wall_scales(self, t, state, params, plane: FacePlane) -> tuple[Array, Array]:
+        """Density and kinematic viscosity at a wall, means over it, of models with momentum."""
+        raise NotImplementedError
+
+    def frictionless(self, params) -> str:
+        """Tell, as an error does, why walls have no friction; "" if they have."""
+        return ""
+
+    def passing(self, t, state, params, plane: FacePlane) -> Amounts:
+        """Rates at which the explicit part of the tendency carries through a plane, towards larger coordinates."""
+        found = self.explicit_fluxes(t, state, params, plane)
+        return {name: flux.total(self.domain, plane) for name, flux in found.items()}
+
+    def passing_implicitly(self, t, state, params, plane: FacePlane) -> Amounts:
+        """Rates at which amounts pass in the implicit part of the tendency."""
+        found = self.implicit_fluxes(t, state, params, plane)
+        return {name: flux.total(self.domain, plane) for name, flux in found.items()}
 
     def made(self, t, state, params) -> Accounts:
         """Rates at which the explicit part makes amounts inside."""
@@ -94,51 +133,6 @@ class SplitBalanced(Accountable):
         """Amounts that `drift` made."""
 
 
-def lines_around_side(padded, axis: int, side: int, width: int, ndim: int):
-    """The `width` cells on both sides of a side of a block, of arrays (or a tree) with as many ghost cells."""
-
-    def cut(u: Array) -> Array:
-        where = u.ndim - ndim + axis
-        start = 0 if side == LOWER else u.shape[where] - 2 * width
-        return lax.slice_in_dim(u, start, start + 2 * width, axis=where)
-
-    return jax.tree.map(cut, padded)
-
-
-def at_side(domain: Domain, stencil: Callable, fields: tuple, layouts, width: int, axis: int, side: int, t=0.0) -> Any:
-    """`stencil(*padded, spacing)` of `Domain.apply_spaced`, on the cells around a side alone.
-
-    A stencil that gives fluxes on the n + 1 faces along `axis` gives those of the faces in the side.
-    """
-    ndim = domain.grid.ndim
-    padded = domain.pad(fields, layouts, width, t)
-    leaves, tree = jax.tree.flatten(fields)
-    spacing: list[Spacing] = list(domain.spacing(flatten_layouts(layouts, tree)[0], width, leaves[0].dtype))
-    shape = tuple(n + 2 * width for n in domain.block_shape)
-    spacing = [jnp.broadcast_to(h, shape) if isinstance(h, Array) else h for h in spacing]
-    near = lines_around_side((*padded, *(h for h in spacing if isinstance(h, Array))), axis, side, width, ndim)
-    widths = iter(near[len(padded) :])
-    return stencil(*near[: len(padded)], tuple(next(widths) if isinstance(h, Array) else h for h in spacing))
-
-
-def through_side(domain: Domain, flux: Array, widths: tuple[Spacing, ...], axis: int, side: int) -> Array:
-    """The sum over a side's faces of a flux times their areas, where this block has the side; else zero.
-
-    widths: of this block's cells, as the scheme has them.
-    """
-    for k, h in enumerate(widths):
-        if k != axis and isinstance(h, Array):
-            flux = flux * fitted(h, flux)
-    if domain.grid.axisymmetric:
-        ends = domain.grid.lower[RADIAL], domain.grid.upper[RADIAL]
-        flux = flux * (2 * math.pi * ends[side] if axis == RADIAL else circumferences(domain, widths, flux.dtype))
-    area = math.prod(h for k, h in enumerate(widths) if k != axis and not isinstance(h, Array))
-    entry = domain.split[axis]
-    outermost = 0 if side == LOWER or entry is None else entry[1] - 1
-    total = jnp.sum(flux) * area
-    return total if entry is None else jnp.where(domain.block_index(axis) == outermost, total, 0)
-
-
 def inside(domain: Domain, u: Array, like: Array, widths: tuple[Spacing, ...]) -> Array:
     """The sum over this block's cells of a rate per volume times their volumes."""
     if domain.grid.axisymmetric:
@@ -153,11 +147,6 @@ def over_areas(u: Array, like: Array, widths: tuple[Spacing, ...]) -> Array:
         if isinstance(h, Array):
             u = u * fitted(h, u)
     return jnp.sum(u) * math.prod(h for h in widths if not isinstance(h, Array))
-
-
-def circumferences(domain: Domain, widths: tuple[Spacing, ...], dtype) -> Array:
-    """Lengths 2 pi r of the rings that this block's cells are, (n, 1)."""
-    return 2 * math.pi * (lower_radii(domain, dtype) + 0.5 * widths[RADIAL])
 
 
 def as_amounts(quantities: tuple[str, ...], values: Mapping[str, Array], dtype) -> Array:

@@ -18,7 +18,7 @@ from simjax.schema.parts import summary_of
 if TYPE_CHECKING:
     from simjax.schema.config import Config
 
-CLAIMS = ("conserved", "falling", "balanced")
+CLAIMS = ("conserved", "falling", "balanced", "passing")
 Declared = TypeVar("Declared", bound=type[Model])
 
 

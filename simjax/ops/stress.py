@@ -28,7 +28,7 @@ def stress_divergence(
                 ahead, behind = (_tension(velocity, viscosity, axis, by, spacing) for by in (0, -1))
                 own = apart(h, axis, ndim)
             else:
-                ahead, behind = (_shear(velocity, viscosity, component, axis, by, spacing) for by in (1, 0))
+                ahead, behind = (shear_on_edges(velocity, viscosity, component, axis, by, spacing) for by in (1, 0))
                 own = width_of(h, axis, ndim)
             terms.append(scaled(ahead - behind, 1 / own))
         result.append(sum(terms[1:], terms[0]))
@@ -42,7 +42,7 @@ def _tension(velocity: Sequence[Array], viscosity: Array, axis: int, by: int, sp
     return scaled(2 * shift(viscosity, ndim, axis, by) * slope, 1 / width_of(spacing[axis], axis, ndim, by))
 
 
-def _shear(
+def shear_on_edges(
     velocity: Sequence[Array], viscosity: Array, component: int, axis: int, by: int, spacing: Sequence[Spacing]
 ) -> Array:
     """nu (du_i/dx_j + du_j/dx_i) on the lower edges of the cells `by` further along axis j, with i the component."""

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 LAST = "courant"
 DECADES = 1e3  # a diagnostic over a wider range is shown on a logarithmic axis
 STEADY = 0.01  # a change, relative to the value, below which the axis counts from an offset
+SPIKE, LARGE = 3.0, 0.5  # a first value so many ranges of the others off them, and so much of their size, is left out
+FEWEST = 5  # of so few values none is
 ROUNDINGS = 100  # changes of fewer units in the last place are not magnified
 
 
@@ -69,12 +71,34 @@ def curve(dataset: xr.Dataset, name: str, *, at_end: bool = False) -> Curve:
     if name == LAST and values.shape[1] > 1:
         # No step has been taken before the first frame: there is no Courant number yet.
         values[:, 0] = np.where(values[:, 0] == 0, np.nan, values[:, 0])
-    return curve_of(dataset, name, values[:, -1:] if at_end else values)
+    if at_end:
+        return curve_of(dataset, name, values[:, -1:])
+    return curve_of(dataset, name, *without_spike(values))
 
 
-def curve_of(dataset: xr.Dataset, name: str, values: np.ndarray) -> Curve:
-    """The values of a diagnostic, or what was made of them, as they are drawn."""
-    return _drawn(values, label_of(dataset, name), units_of(dataset, name), _rounding(dataset))
+def curve_of(dataset: xr.Dataset, name: str, values: np.ndarray, note: str = "") -> Curve:
+    """The values of a diagnostic, or what was made of them, as they are drawn; note: what the label says of them."""
+    return _drawn(values, label_of(dataset, name) + note, units_of(dataset, name), _rounding(dataset))
+
+
+def without_spike(values: np.ndarray) -> tuple[np.ndarray, str]:
+    """Lines of values, the last axis that of time, without first ones that are spikes, and what a label then says.
+
+    Such are the force on a body in a stream that begins at once, or the flux through a side that does not fit the
+    start.
+    """
+    rest = values[..., 1:]
+    finite = rest[np.isfinite(rest)]
+    if values.shape[-1] <= FEWEST or not finite.size:
+        return values, ""
+    low, high = float(finite.min()), float(finite.max())
+    least = max(SPIKE * (high - low), LARGE * max(abs(low), abs(high)))
+    off = np.maximum(values[..., 0] - high, low - values[..., 0])
+    if not (off > least).any():
+        return values, ""
+    shown = values.copy()
+    shown[..., 0] = np.where(off > least, np.nan, values[..., 0])
+    return shown, " after the start"
 
 
 def usual_range(values: np.ndarray) -> tuple[float, float]:

@@ -17,6 +17,7 @@ from simjax.io.read import open_output, output_names
 from simjax.io.readable import readable
 from simjax.report.balance_table import balanced_quantities
 from simjax.report.colours import ColourScale, diverging_scale
+from simjax.report.curves import without_spike
 from simjax.report.html import image
 from simjax.report.labels import common_power, scaled_label, time_labels, with_units
 from simjax.report.picture import Picture
@@ -82,11 +83,11 @@ def _draw(path: Path, dataset: xr.Dataset, variable: xr.DataArray) -> None:
 
 def _over_time(axes: Axes, dataset: xr.Dataset, variable: xr.DataArray) -> None:
     """A curve over time, of some of the stations where there are many."""
-    lines = variable.values.reshape(-1, variable.sizes["time"])
+    lines, later = without_spike(variable.values.reshape(-1, variable.sizes["time"]).astype(np.float64))
     chosen = spread(len(lines), MOST_LINES)
     named = [f"point {number}" if len(lines) > 1 else "" for number in chosen]
     _lines(axes, dataset, variable, times(dataset), [lines[number] for number in chosen], named)
-    axes.set_xlabel(with_units("t", time_units(dataset)), fontsize=NORMAL, color=INK)
+    axes.set_xlabel(with_units("t", time_units(dataset)) + later, fontsize=NORMAL, color=INK)
 
 
 def _profiles(axes: Axes, dataset: xr.Dataset, variable: xr.DataArray, along: str) -> None:

@@ -103,15 +103,15 @@ class ModelSchema:
     valid, each with its key path. conserved: diagnostics that stay as they are in a `Config`, each by itself or with
     those by the largest of which its rounding is measured. falling: those that never rise, each by itself or with the
     mean of half the square of a rate, by which the error of steps is measured. balanced: quantities that have balances,
-    by dimension and counts of free fields. along_bodies: what can be read along the surface of its bodies. troubles:
-    where in a state something may go wrong, as the class lists them. particles: of a model of particles, which has a
-    box and not a grid, the dataclass of the section that says where they start; its `fields` are formulas at their
-    places. given_at_start: vectors of particles that may be arrays by number, such as "position". dimensionless:
-    lengths and times are numbers, not metres and seconds. functions: coefficients of a `Config` that are read at places
-    other than cells, so that they cannot be arrays. exclusions: its features that exclude each other, which `check` and
-    its constructor refuse. configured: makes the model and its parameters from a `models.declaration.Setup`, or a
-    family of particles from a `Config`. summary: its name and equation, in a line. expressions: fields that a
-    configuration makes of those of the model, by their names.
+    by dimension and counts of free fields. passing: those of which fluxes through faces are known. along_bodies: what
+    can be read along the surface of its bodies. troubles: where in a state something may go wrong. particles: of a
+    model of particles, which has a box and not a grid, the dataclass of the section that says where they start; its
+    `fields` are formulas at their places. given_at_start: vectors of particles that may be arrays by number, such as
+    "position". dimensionless: lengths and times are numbers, not metres and seconds. functions: coefficients of a
+    `Config` that are read at places other than cells, so that they cannot be arrays. exclusions: its features that
+    exclude each other, which `check` and its constructor refuse. configured: makes the model and its parameters from a
+    `models.declaration.Setup`, or a family of particles from a `Config`. summary: its name and equation, in a line.
+    expressions: fields that a configuration makes of those of the model, by their names.
     """
 
     name: str
@@ -131,6 +131,7 @@ class ModelSchema:
     conserved: Claims | Callable[[Any], Claims] = ()
     falling: Claims | Callable[[Any], Claims] = ()
     balanced: Callable[[int, Mapping[str, int]], tuple[str, ...]] = lambda ndim, counts: ()
+    passing: Callable[[int, Mapping[str, int]], tuple[str, ...]] = lambda ndim, counts: ()
     along_bodies: tuple[str, ...] = ()
     troubles: tuple[Trouble, ...] = ()
     particles: type | None = None

@@ -10,6 +10,7 @@ import yaml
 
 from simjax.report.animation import write_animation
 from simjax.report.config_difference import differences, marked_yaml
+from simjax.report.curves import without_spike
 from simjax.report.run_report import Check, RunReport, write_report
 from simjax.report.summary import write_summary
 from simjax.report.svg_curves import curve_figures
@@ -186,3 +187,20 @@ def test_only_the_lines_that_differ_are_marked():
     marked = [i for i, line in enumerate(marked_yaml(text, {"a", "c.d", "c.e.g"}).split("\n")) if "<mark>" in line]
     assert marked == [0, 1, 2, 5, 6, 7, 9]
     assert "&lt;b&gt;" in marked_yaml(text, set())
+
+
+@pytest.mark.parametrize(
+    ("first", "left_out"),
+    [(64.0, True), (-60.0, True), (9.1, True), (8.9, False), (4.0, False), (np.nan, False)],
+)
+def test_a_spike_at_the_start_is_left_out_of_a_curve(first, left_out):
+    """The others reach from 3 to 4.5: 4.5 above them, three times their range, is the limit."""
+    values = np.array([[first, 3.0, 3.5, 4.5, 4.0, 3.9]])
+    shown, note = without_spike(values)
+    assert np.isnan(shown[0, 0]) == (left_out or np.isnan(first)) and (note != "") == left_out
+    np.testing.assert_array_equal(shown[:, 1:], values[:, 1:])
+    few = values[:, :4]
+    assert without_spike(few)[0] is few
+    # Hardly anything changes in all: the first differs by much of the range, and by little of the size.
+    steady = np.array([[1.01, 1.0, 1.0, 1.0, 1.0, 1.0]])
+    assert without_spike(steady)[0] is steady

@@ -63,8 +63,9 @@ ROUNDINGS = 30
 class CompiledFields(CompiledRun):
     """Compiled programs of fields.
 
-    fields: those that come from files. outputs: what is written, of every member. observed: what `observe` returns:
-    these, or all variables where statistics over members alone are written.
+    fields: those that come from files. described_params: the model's, of which shapes alone count. outputs: what is
+    written, of every member. observed: what `observe` returns: these, or all variables where statistics over members
+    alone are written.
     """
 
     seconds = (1e-8, 1e-10)
@@ -77,6 +78,7 @@ class CompiledFields(CompiledRun):
         self.size = self.grid.cells
         self.domain = decompose(self.grid, self.mesh, overlap=config.mesh.overlap, implementation=config.implementation)
         self.model, params = describe_model(config, self.domain)
+        self.described_params = params
         self._require_own(self.model)
         asked = measures_of(config.troubles, self.grid.ndim, config.schema.length_units)
         self.measures = {**checked_measures(self.model), **asked}
@@ -288,7 +290,18 @@ class CompiledFields(CompiledRun):
         balances = functools.cache(lambda: model.readings(state, params)) if self.config.outputs.balanced else dict
         periodic = tuple(axis.periodic for axis in self.config.boundaries)
         surface = functools.cache(lambda points: model.along_bodies(t, state, params, points))
-        return View(model.domain, periodic, fields, numbers, offsets, balances=balances, surface=surface)
+        return View(
+            model.domain,
+            periodic,
+            fields,
+            numbers,
+            offsets,
+            balances=balances,
+            surface=surface,
+            fluxes=functools.cache(lambda plane: model.fluxes(t, state, params, plane)),
+            conductivities=lambda: model.conductivities(params),
+            wall=lambda plane: model.wall_scales(t, state, params, plane),
+        )
 
     @property
     def variable_names(self):

@@ -22,6 +22,7 @@ from simjax.models.flow.features import EXCLUSIONS
 from simjax.models.flow.several_scalars import SCALARS, SeveralScalars, check_scalars, one_per_scalar, scalar_params
 from simjax.models.flow.step.budgets import BUOYANCY, FORCES, budget_names
 from simjax.models.flow.step.momentum import EDDY_VISCOSITY, momentum_params
+from simjax.models.flow.step.momentum_fluxes import flux_names
 from simjax.models.fluid_outputs import RANK_OF_TEMPERATURE
 from simjax.models.scalar.conserved_scalar import Source
 from simjax.ops import scalar_fluxes, staggered
@@ -72,6 +73,11 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
     balanced=lambda ndim, counts: (
         "temperature",
         *budget_names(ndim),
+        *(f"scalar_{number}" for number in range(counts.get("scalars", 0))),
+    ),
+    passing=lambda ndim, counts: (
+        "temperature",
+        *flux_names(ndim),
         *(f"scalar_{number}" for number in range(counts.get("scalars", 0))),
     ),
 )

@@ -15,7 +15,8 @@ from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Measure, Output
 from simjax.models.axisymmetric_grid import dimensions, relative_volumes, tapers_of
-from simjax.models.conserved import MADE, Balanced, at_side, inside, through_side
+from simjax.models.conserved import MADE, Balanced, inside
+from simjax.models.face_fluxes import FacePlane, Flux, at_faces, through_cells
 from simjax.models.flow import incompressible
 from simjax.models.flow.bodies import solid_setup, solid_stage, surface_readings
 from simjax.models.flow.bodies.solid_scalars import Cells, SolidSurface, integral
@@ -257,13 +258,42 @@ class CarryingFlow(ExplicitModel, Balanced):
     def unbalanced(self, names):
         return unbalanced(self.choices, names)
 
-    def passing(self, t, state, params, axis, side):
-        own = self.passed(t, state, params, self.scalar(state), self.layout, params.diffusivity, axis, side)
-        return {**self.flow.passing(t, state, params, axis, side), self.carried: own}
+    def passing(self, t, state, params, plane):
+        own = self.fluxes_of_scalars(t, state, params, plane)
+        totals = {name: flux.total(self.domain, plane) for name, flux in own.items()}
+        return {**self.flow.passing(t, state, params, plane), **totals}
 
-    def passed(self, t, state, params, c: Array, layout: FieldLayout, diffusivity: Array, axis: int, side: int):
-        """The rate at which a scalar with this layout and diffusivity passes a side, towards larger coordinates."""
-        scheme, domain, ndim = scalar_fluxes.SCHEMES[self.scheme], self.domain, self.domain.grid.ndim
+    def explicit_fluxes(self, t, state, params, plane):
+        own = self.fluxes_of_scalars(t, state, params, plane)
+        return {**self.flow.explicit_fluxes(t, state, params, plane), **own}
+
+    def flux_measures(self):
+        own = self.balanced()
+        return {**self.flow.flux_measures(), **{name: own[name] for name in own if name not in self.flow.balanced()}}
+
+    def unknown_fluxes(self, names, plane):
+        return self.flow.unknown_fluxes(names, plane)
+
+    def flux_offset(self, name):
+        return self.flow.flux_offset(name)
+
+    def conductivities(self, params):
+        return {self.carried: params.diffusivity}
+
+    def wall_scales(self, t, state, params, plane):
+        return self.flow.wall_scales(t, state, params, plane)
+
+    def fluxes_of_scalars(self, t, state, params, plane: FacePlane) -> dict[str, Flux]:
+        """The fluxes of all that is carried."""
+        c = self.scalar(state)
+        return {self.carried: self.carried_through(t, state, params, c, self.layout, params.diffusivity, plane)}
+
+    def carried_through(
+        self, t, state, params, c: Array, layout: FieldLayout, diffusivity: Array, plane: FacePlane
+    ) -> Flux:
+        """The flux of a scalar with this layout and diffusivity through the faces in a plane."""
+        scheme, domain, axis = scalar_fluxes.SCHEMES[self.scheme], self.domain, plane.axis
+        ndim = domain.grid.ndim
 
         def carried(c, *others):
             *velocity, _ = others
@@ -273,13 +303,13 @@ class CarryingFlow(ExplicitModel, Balanced):
             return scalar_fluxes.conducted(c, diffusivity, along(h[axis], axis, ndim, 1), axis, ndim)
 
         fields, layouts = (c, *state.velocity), (layout, *self.flow.layouts_at(t, state, scheme.width))
-        flux = at_side(domain, carried, fields, layouts, scheme.width, axis, side, t)
-        flux = flux - at_side(domain, conducted, (c,), (layout,), 1, axis, side, t)
+        flux = at_faces(domain, carried, fields, layouts, scheme.width, plane, t)
+        flux = flux - at_faces(domain, conducted, (c,), (layout,), 1, plane, t)
         if self.flow.momentum.has_eddies(params):
             kinds, reach = self.flow.layouts_for(t, state), scheme.reach
-            eddies = self.flow.momentum.eddy_flux(t, c, layout, state.velocity, kinds, params, reach, axis, side)
+            eddies = self.flow.momentum.eddy_flux(t, c, layout, state.velocity, kinds, params, reach, plane)
             flux = flux - params.eddy_share * eddies
-        return through_side(domain, flux, self.widths(flux.dtype), axis, side)
+        return through_cells(domain, flux, self.widths(flux.dtype), plane)
 
     def balanced(self):
         own = total_measure(self.carried, self.layout.units, dimensions(self.domain.grid))

@@ -45,6 +45,7 @@ from simjax.models.flow.step.momentum import (
     momentum_params,
     with_field_specs,
 )
+from simjax.models.flow.step.momentum_fluxes import flux_names
 from simjax.models.flow.step.projection import WRAPPED, Projection
 from simjax.models.flow.step.step_limit import step_limit
 from simjax.models.fluid_outputs import pressure_output, velocity_outputs, vorticity_output
@@ -109,6 +110,7 @@ class Params(eqx.Module):
     stretched=True,
     axisymmetric=True,
     balanced=lambda ndim, counts: budget_names(ndim),
+    passing=lambda ndim, counts: flux_names(ndim),
     falling=falling_energy,
     exclusions=EXCLUSIONS,
     check=check_flow,

@@ -18,6 +18,7 @@ from simjax.models.flow.carrying import CarryingFlow, check_carrying, passes_sid
 from simjax.models.flow.features import EXCLUSIONS
 from simjax.models.flow.step.budgets import budget_names, falling_energy
 from simjax.models.flow.step.momentum import EDDY_VISCOSITY, momentum_params
+from simjax.models.flow.step.momentum_fluxes import flux_names
 from simjax.models.scalar.conserved_scalar import Source
 from simjax.ops import scalar_fluxes
 from simjax.schema.kinds import Choice, Real, key
@@ -55,6 +56,7 @@ def _conserved(config: Any) -> tuple[tuple[str, ...], ...]:
     stretched=True,
     axisymmetric=True,
     balanced=lambda ndim, counts: ("concentration", *budget_names(ndim)),
+    passing=lambda ndim, counts: ("concentration", *flux_names(ndim)),
     conserved=_conserved,
     falling=falling_energy,
     coefficients=(SOLID, SOLID_VELOCITY, *surface_fields("concentration"), EDDY_VISCOSITY),

@@ -121,13 +121,17 @@ class SeveralScalars(CarryingFlow):
         own = {name: inside(self.domain, s, s, self.widths(s.dtype)) for name, s in parts}
         return {**super().amounts(state, params), **own}
 
-    def passing(self, t, state, params, axis, side):
+    def conductivities(self, params):
+        own = {name: params.scalar_diffusivity[number] for number, name in enumerate(self.scalar_names)}
+        return {**super().conductivities(params), **own}
+
+    def fluxes_of_scalars(self, t, state, params, plane):
         parts = enumerate(zip(self.scalar_names, state.scalars, self.scalar_layouts, strict=True))
         own = {
-            name: self.passed(t, state, params, s, layout, params.scalar_diffusivity[number], axis, side)
+            name: self.carried_through(t, state, params, s, layout, params.scalar_diffusivity[number], plane)
             for number, (name, s, layout) in parts
         }
-        return {**super().passing(t, state, params, axis, side), **own}
+        return {**super().fluxes_of_scalars(t, state, params, plane), **own}
 
     def made(self, t, state, params):
         found, own = dict(super().made(t, state, params)), {}

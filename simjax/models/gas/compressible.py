@@ -96,6 +96,7 @@ class Params(eqx.Module):
     check=check,
     conserved=conserved_quantities,
     balanced=lambda ndim, counts: balanced_names(ndim, counts.get("scalars", 0)),
+    passing=lambda ndim, counts: balanced_names(ndim, counts.get("scalars", 0)),
 )
 class Compressible(GasReadings, GasBalances, ExplicitModel):
     """Compressible Navier-Stokes of a perfect gas, with gravity and passive scalars s:

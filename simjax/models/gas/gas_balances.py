@@ -5,10 +5,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import lax
 
 from simjax.grid import AXES
-from simjax.models.conserved import MADE, Balanced, at_side, inside, over_areas, through_side
+from simjax.models.conserved import MADE, Balanced, inside, over_areas
+from simjax.models.face_fluxes import FacePlane, at_faces, through_cells
 from simjax.models.gas.entropic_pressure import padded_gas
 from simjax.ops.difference import shift
 from simjax.ops.riemann import Conserved
@@ -23,22 +24,42 @@ def balanced_names(ndim: int, scalars: int) -> tuple[str, ...]:
 class GasBalances(Balanced):
     """Balances of a gas, whose class has the fluxes and what gravity adds; beside `models.gas.compressible`."""
 
-    def flux_at_side(self: Any, t, state, params, axis, side) -> Conserved:
-        """Fluxes along an axis through the faces in a side of this block, as the scheme has them."""
+    def explicit_fluxes(self: Any, t, state, params, plane):
+        found, widths = self.conserved_fluxes(t, state, params, plane), self._widths(state.density.dtype)
+        return self._named(jax.tree.map(lambda f: through_cells(self.domain, f, widths, plane), found))
+
+    def unknown_fluxes(self: Any, names, plane):
+        if self.bodies is None or plane.number in (0, self.domain.grid.shape[plane.axis]):
+            return ""
+        return "expected a side beside bodies, got a plane inside the grid, where bodies may lie; name a side"
+
+    def conductivities(self, params):
+        return {} if params.conductivity is None else {"energy": params.conductivity}
+
+    def frictionless(self, params):
+        return (
+            "" if params.viscosity is not None else "expected physics.viscosity, without which walls have no friction"
+        )
+
+    def wall_scales(self: Any, t, state, params, plane):
+        place = 0 if plane.number == 0 else state.density.shape[plane.axis] - 1
+        beside = lax.slice_in_dim(state.density, place, place + 1, axis=plane.axis)
+        flux = through_cells(self.domain, beside, self._widths(beside.dtype), plane)
+        whole = plane.counted(self.domain, jnp.sum(jnp.broadcast_to(flux.areas, beside.shape)))
+        total, area = self.domain.total((flux.total(self.domain, plane), whole))
+        return total / area, params.viscosity * area / total
+
+    def conserved_fluxes(self: Any, t, state, params, plane: FacePlane) -> Conserved:
+        """Densities of the fluxes through the faces in a plane, as the scheme has them."""
         fields, layouts, walled = self.read(state, params, t)
 
         def flux(heat, velocity, pressure, scalars, pulls, conducted, entropic, spacing):
             padded = padded_gas(heat, velocity, pressure, scalars, entropic, self.scheme)
             conducted = (*conducted, heat)[0]
-            pull = dict(zip(walled, pulls, strict=True)).get(axis)
-            return self._axis_flux(padded, conducted, axis, pull, params, spacing)[0]
+            pull = dict(zip(walled, pulls, strict=True)).get(plane.axis)
+            return self._axis_flux(padded, conducted, plane.axis, pull, params, spacing)[0]
 
-        return at_side(self.domain, flux, fields, layouts, self.width, axis, side, t)
-
-    def passing(self: Any, t, state, params, axis, side):
-        found = self.flux_at_side(t, state, params, axis, side)
-        widths = self._widths(state.density.dtype)
-        return self._named(jax.tree.map(lambda f: through_side(self.domain, f, widths, axis, side), found))
+        return at_faces(self.domain, flux, fields, layouts, self.width, plane, t)
 
     def made(self: Any, t, state, params):
         fields, layouts, walled = self.read(state, params, t)
@@ -72,7 +93,7 @@ class GasBalances(Balanced):
         q = Conserved(state.density, state.momentum, state.energy, state.scalars)
         return self._named(jax.tree.map(lambda u: inside(self.domain, u, u, widths), q))
 
-    def _named(self: Any, q: Conserved) -> dict[str, Array]:
+    def _named(self: Any, q: Conserved) -> dict[str, Any]:
         names = balanced_names(self.domain.grid.ndim, self.scalars)
         return dict(zip(names, (q.density, *q.momentum, q.energy, *q.scalars), strict=True))
 

@@ -8,6 +8,7 @@ from jax import Array, lax
 
 from simjax.core.boundary import Dirichlet
 from simjax.grid import LOWER, UPPER
+from simjax.models.face_fluxes import FacePlane
 from simjax.models.gas.gas_diagnostics import at_floor as cells_at_floor
 from simjax.models.gas.gas_diagnostics import conserved_of, limited_by_axis
 from simjax.ops import riemann
@@ -159,7 +160,7 @@ def _at_walls(model: Any, size: Callable[[Conserved], Array], t, state, params) 
     """The largest size of a flux through the walls beside a cell; zero in cells beside none."""
     domain, worst = model.domain, jnp.zeros(state.density.shape, state.density.dtype)
     for axis, side in _walls(model):
-        found = size(model.flux_at_side(t, state, params, axis, side))
+        found = size(model.conserved_fluxes(t, state, params, FacePlane.of_side(domain, axis, side)))
         n = domain.block_shape[axis]
         along = domain.first_index(axis) + jnp.arange(n, dtype=jnp.int32)
         along = along.reshape(tuple(n if k == axis else 1 for k in range(domain.grid.ndim)))

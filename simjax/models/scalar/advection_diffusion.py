@@ -13,8 +13,8 @@ from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.grid import AXES
 from simjax.models.axisymmetric_grid import across_of, tapers_of
-from simjax.models.conserved import at_side
 from simjax.models.declaration import model
+from simjax.models.face_fluxes import at_faces
 from simjax.models.scalar import axisymmetric_scalar
 from simjax.models.scalar.conserved_scalar import ConservedScalar, State, conserved_mean
 from simjax.models.sides import SCALAR_SIDES, check_sides
@@ -55,6 +55,7 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
     check=_check,
     forced=(),
     balanced=lambda ndim, counts: ("concentration",),
+    passing=lambda ndim, counts: ("concentration",),
     conserved=conserved_mean,
 )
 class AdvectionDiffusion(ConservedScalar):
@@ -123,15 +124,18 @@ class AdvectionDiffusion(ConservedScalar):
         fields = (state.concentration, *tapers_of(self.domain, self.layout, state.concentration))
         return State(self.domain.apply_spaced(tendency, fields, (self.layout,) * len(fields), scheme.width, t))
 
-    def passing(self, t, state, params, axis, side):
-        ndim, scheme = self.domain.grid.ndim, self.advection
+    def explicit_fluxes(self, t, state, params, plane):
+        ndim, scheme, axis = self.domain.grid.ndim, self.advection, plane.axis
 
         def flux(c, spacing):
             spread = scalar_fluxes.conducted(c, params.diffusivity, along(spacing[axis], axis, ndim, 1), axis, ndim)
             return scalar_fluxes.flux_on_faces(c, _carried_by(params), scheme, axis, ndim) - spread
 
-        found = at_side(self.domain, flux, (state.concentration,), (self.layout,), scheme.width, axis, side, t)
-        return self.through(found, axis, side)
+        found = at_faces(self.domain, flux, (state.concentration,), (self.layout,), scheme.width, plane, t)
+        return self.through(found, plane)
+
+    def conductivities(self, params):
+        return {"concentration": params.diffusivity}
 
     def stable_dt(self, state, params):
         h = self.least_spacing(jnp.result_type(params.diffusivity))

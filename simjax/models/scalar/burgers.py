@@ -11,8 +11,8 @@ from simjax.arguments import require_at_least
 from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
-from simjax.models.conserved import at_side
 from simjax.models.declaration import model
+from simjax.models.face_fluxes import at_faces
 from simjax.models.scalar.conserved_scalar import DIGITS, INTEGRATORS, SemiImplicitScalar, State, conserved_mean
 from simjax.models.sides import SCALAR_SIDES, check_sides
 from simjax.models.stretching import require_transport
@@ -41,6 +41,7 @@ class Params(eqx.Module):
     stretched=True,
     forced=(),
     balanced=lambda ndim, counts: ("concentration",),
+    passing=lambda ndim, counts: ("concentration",),
     conserved=conserved_mean,
 )
 class Burgers(SemiImplicitScalar):
@@ -102,15 +103,14 @@ class Burgers(SemiImplicitScalar):
 
         return State(self.domain.apply_spaced(tendency, state.concentration, self.layout, scheme.width, t))
 
-    def passing(self, t, state, params, axis, side):
+    def explicit_fluxes(self, t, state, params, plane):
         scheme, ndim = self.advection, self.domain.grid.ndim
 
         def flux(c, spacing):
-            return scalar_fluxes.flux_on_faces(c, _godunov, scheme, axis, ndim)
+            return scalar_fluxes.flux_on_faces(c, _godunov, scheme, plane.axis, ndim)
 
-        fields = (state.concentration,)
-        found = at_side(self.domain, flux, fields, (self.layout,), scheme.width, axis, side, t)
-        return self.through(found, axis, side)
+        found = at_faces(self.domain, flux, (state.concentration,), (self.layout,), scheme.width, plane, t)
+        return self.through(found, plane)
 
     def face_diffusivity(self, params):
         block = self.domain.block_shape

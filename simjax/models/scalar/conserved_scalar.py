@@ -7,14 +7,14 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 
 from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, Measure, Output, SemiImplicitModel
-from simjax.grid import LOWER
 from simjax.models.axisymmetric_grid import dimensions, mean_volume, relative_volumes, tapers_of
-from simjax.models.conserved import Balanced, inside, lines_around_side, through_side
+from simjax.models.conserved import Balanced, inside
+from simjax.models.face_fluxes import FacePlane, Flux, through_cells
 from simjax.models.measures import of_field, total_measure
 from simjax.models.scalar import axisymmetric_scalar
 from simjax.ops import scalar_fluxes
@@ -105,9 +105,9 @@ class ConservedScalar(ExplicitModel, Balanced):
         """The least width of each cell and its two neighbours along every axis, which limits the time step."""
         return tuple(smallest(h, axis) for axis, h in enumerate(self.domain.spacing(self.layout, 1, dtype)))
 
-    def through(self, flux: Array, axis: int, side: int) -> dict[str, Array]:
-        """A flux through the faces of a side as `passing` has it."""
-        return {"concentration": through_side(self.domain, flux, self.widths(flux.dtype), axis, side)}
+    def through(self, density: Array, plane: FacePlane) -> dict[str, Flux]:
+        """A flux through the faces in a plane as `explicit_fluxes` has it."""
+        return {"concentration": through_cells(self.domain, density, self.widths(density.dtype), plane)}
 
     def balanced(self):
         return {"concentration": total_measure("concentration", self.layout.units, dimensions(self.domain.grid))}
@@ -179,12 +179,10 @@ class SemiImplicitScalar(ConservedScalar, SemiImplicitModel):
         solved = solve_elliptic(operator, hierarchy, rate, 1 / dt, tolerance=self.tolerance, scale=size)
         return State(right + solved.solution)
 
-    def passing_implicitly(self, t, state, params, axis, side):
-        c, ndim, reach = state.concentration, self.domain.grid.ndim, self.advection.reach
-        near = lines_around_side(self.domain.pad(c, self.layout, 1, t), axis, side, 1, ndim)
-        h = without_ends(self.domain.spacing(self.layout, reach + 1, c.dtype)[axis], axis, reach)
-        kappa = self.face_diffusivity(params)[axis]
-        face = 0 if side == LOWER else kappa.shape[axis] - 1
-        kappa = lax.slice_in_dim(kappa, face, face + 1, axis=axis)
-        h = lines_around_side(h, axis, side, 1, ndim) if isinstance(h, Array) else h
-        return self.through(-scalar_fluxes.conducted(near, kappa, h, axis, ndim), axis, side)
+    def implicit_fluxes(self, t, state, params, plane):
+        c, (axis, domain), reach = state.concentration, (plane.axis, self.domain), self.advection.reach
+        near = plane.lines(domain, domain.pad(c, self.layout, 1, t), 1)
+        h = without_ends(domain.spacing(self.layout, reach + 1, c.dtype)[axis], axis, reach)
+        kappa = plane.faces(domain, self.face_diffusivity(params)[axis])
+        h = plane.lines(domain, h, 1) if isinstance(h, Array) else h
+        return self.through(-scalar_fluxes.conducted(near, kappa, h, axis, domain.grid.ndim), plane)

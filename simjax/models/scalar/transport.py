@@ -26,8 +26,9 @@ from simjax.core.boundary import (
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.models.axisymmetric_grid import across_of, tapers_of, widest
-from simjax.models.conserved import MADE, at_side, inside
+from simjax.models.conserved import MADE, inside
 from simjax.models.declaration import model
+from simjax.models.face_fluxes import at_faces
 from simjax.models.formulas import FormulaValue
 from simjax.models.scalar import axisymmetric_scalar
 from simjax.models.scalar.conserved_scalar import DIGITS, INTEGRATORS, SemiImplicitScalar, Source, State, conserved_mean
@@ -113,6 +114,7 @@ def _check(config: Any) -> Iterator[tuple[str, str]]:
     exclusions=axisymmetric_scalar.EXCLUSIONS,
     check=_check,
     balanced=lambda ndim, counts: ("concentration",),
+    passing=lambda ndim, counts: ("concentration",),
     conserved=conserved_mean,
 )
 class Transport(SemiImplicitScalar):
@@ -222,17 +224,16 @@ class Transport(SemiImplicitScalar):
         rates = [inside(self.domain, rate, c, self.widths(c.dtype)) for rate in self._sources(t, params, c.dtype)]
         return {MADE: {"concentration": sum(rates)}} if rates else {}
 
-    def passing(self, t, state, params, axis, side):
+    def explicit_fluxes(self, t, state, params, plane):
         scheme, ndim = self.advection, self.domain.grid.ndim
 
         def flux(c, *others):
             *velocity, _ = others
-            return scalar_fluxes.flux_on_faces(c, scalar_fluxes.carried_by(velocity, scheme), scheme, axis, ndim)
+            return scalar_fluxes.flux_on_faces(c, scalar_fluxes.carried_by(velocity, scheme), scheme, plane.axis, ndim)
 
         fields = (state.concentration, *self._velocity(t, params))
         layouts = (self.layout, *self.velocity_layouts)
-        found = at_side(self.domain, flux, fields, layouts, scheme.width, axis, side, t)
-        return self.through(found, axis, side)
+        return self.through(at_faces(self.domain, flux, fields, layouts, scheme.width, plane, t), plane)
 
     def _velocity(self, t, params) -> tuple[Array, ...]:
         velocity = self.domain.impose(params.velocity, self.velocity_layouts)
@@ -243,8 +244,8 @@ class Transport(SemiImplicitScalar):
             return jax.tree.map(jnp.zeros_like, state)
         return super().implicit_rhs(t, state, params)
 
-    def passing_implicitly(self, t, state, params, axis, side):
-        return {} if params.diffusivity is None else super().passing_implicitly(t, state, params, axis, side)
+    def implicit_fluxes(self, t, state, params, plane):
+        return {} if params.diffusivity is None else super().implicit_fluxes(t, state, params, plane)
 
     def face_diffusivity(self, params):
         ndim = self.domain.grid.ndim

@@ -76,17 +76,26 @@ def slowed(
     slopes: Sequence[Array],
 ) -> list[Array]:
     """The tendency of the velocity with the friction of walls, against its direction in the cells beside them."""
-    found, ndim = list(slopes), domain.grid.ndim
+    found = list(slopes)
     for axis, end in walls:
-        place = 0 if end == LOWER else domain.block_shape[axis] - 1
-        along = [i for i in range(ndim) if i != axis]
-        lines = [lax.slice_in_dim(velocity[i], place, place + 1, axis=axis) for i in along]
-        height = domain.wall_spacing(axis, lines[0].dtype)[end]
-        others = _others(domain, [layouts[i] for i in along], lines, axis, along, t)
-        for i, line, other in zip(along, lines, others, strict=True):
-            rate = drag_rate(root(line * line + other * other), viscosity, height) / height
-            found[i] = _with_added(domain, found[i], axis, end, -rate * line)
+        height = domain.wall_spacing(axis, found[0].dtype)[end]
+        for i, rate, line in friction(domain, layouts, (axis, end), t, velocity, viscosity):
+            found[i] = _with_added(domain, found[i], axis, end, -(rate / height) * line)
     return found
+
+
+def friction(
+    domain: Domain, layouts: Sequence[FieldLayout], wall: Wall, t, velocity: Sequence[Array], viscosity: Array
+) -> list[tuple[int, Array, Array]]:
+    """The components that a wall slows, each with its friction over density and velocity, and its line beside it."""
+    axis, end = wall
+    place = 0 if end == LOWER else domain.block_shape[axis] - 1
+    along = [i for i in range(domain.grid.ndim) if i != axis]
+    lines = [lax.slice_in_dim(velocity[i], place, place + 1, axis=axis) for i in along]
+    height = domain.wall_spacing(axis, lines[0].dtype)[end]
+    others = _others(domain, [layouts[i] for i in along], lines, axis, along, t)
+    rates = (drag_rate(root(u * u + v * v), viscosity, height) for u, v in zip(lines, others, strict=True))
+    return list(zip(along, rates, lines, strict=True))
 
 
 def _others(

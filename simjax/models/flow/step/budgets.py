@@ -1,6 +1,5 @@
 """Budgets of momentum of an incompressible flow, and of kinetic energy in a box that it does not leave."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,17 +10,16 @@ from jax import Array
 
 from simjax.core.model import Measure, Rounding
 from simjax.grid import AXES, LOWER, UPPER
-from simjax.models.axisymmetric_grid import dimensions, ring_volumes, tapers_of
-from simjax.models.conserved import Accounts, Balanced, at_side
-from simjax.models.flow.axisymmetric_flow import volumes_around
+from simjax.models.axisymmetric_grid import dimensions, tapers_of
+from simjax.models.conserved import Accounts, Balanced
+from simjax.models.face_fluxes import FacePlane, at_faces, inner
 from simjax.models.flow.bodies.solid_setup import bodies_move
 from simjax.models.flow.features import unbalanced
-from simjax.models.flow.sides import balance
 from simjax.models.flow.sides.openings import is_open, with_first_line
+from simjax.models.flow.step import momentum_fluxes
 from simjax.models.measures import length_power
 from simjax.ops import staggered
-from simjax.ops.axisymmetric_divergence import RADIAL
-from simjax.ops.spacing import Spacing, scaled
+from simjax.ops.spacing import scaled
 from simjax.schema.units import product_of_units
 
 KINETIC_ENERGY = "kinetic_energy"
@@ -71,11 +69,6 @@ class FlowBudgets(Balanced):
     def unbalanced(self: Any, names):
         return unbalanced(self.choices, names)
 
-    @property
-    def _passes_sides(self: Any) -> bool:
-        """Tell whether the flow comes in or leaves anywhere."""
-        return bool(self.openings or balance.open_sides(self.layouts))
-
     def roundings(self: Any, t, dt, state, params, tendency):
         """Rounding of the divergence.
 
@@ -100,18 +93,33 @@ class FlowBudgets(Balanced):
         momentum, square = self._summed(state.velocity), self._summed([u * u for u in state.velocity])
         return self._named(momentum, 0.5 * sum(square))
 
-    def passing(self: Any, t, state, params, axis, side):
+    def passing(self: Any, t, state, params, plane):
         fluxes, work = [], jnp.zeros((), state.velocity[0].dtype)
-        for component, u in enumerate(state.velocity):
-            if component == axis:
-                fluxes.append(self._through_end(t, state, params, axis, side))
+        for component in range(len(state.velocity)):
+            if component == plane.axis:
+                fluxes.append(self._through_end(t, state, params, plane))
                 continue
-            flux, at_wall = self._through_wall(t, u, params, component, axis, side)
-            work = work + self._on_side(flux * at_wall, component, axis, side)
-            if self._passes_sides:
-                flux = flux + self._carried(t, state, component, axis, side)
-            fluxes.append(self._on_side(flux, component, axis, side))
+            flux, at_wall = momentum_fluxes.viscous(self, t, state, params, component, plane)
+            work = work + momentum_fluxes.areas(self, flux * at_wall, component, plane).total(self.domain, plane)
+            if momentum_fluxes.crossed(self, plane):
+                flux = flux + momentum_fluxes.carried(self, t, state, component, plane)
+            fluxes.append(momentum_fluxes.areas(self, flux, component, plane).total(self.domain, plane))
         return self._named(fluxes, work)
+
+    def explicit_fluxes(self: Any, t, state, params, plane):
+        return momentum_fluxes.through(self, t, state, params, plane)
+
+    def flux_measures(self: Any):
+        return momentum_fluxes.measures(self)
+
+    def unknown_fluxes(self: Any, names, plane):
+        return momentum_fluxes.unknown(self, names, plane)
+
+    def flux_offset(self: Any, name):
+        return momentum_fluxes.offset(self, name)
+
+    def wall_scales(self: Any, t, state, params, plane):
+        return jnp.ones_like(params.viscosity), params.viscosity
 
     def made(self: Any, t, state, params) -> Accounts:
         velocity = state.velocity
@@ -127,7 +135,10 @@ class FlowBudgets(Balanced):
         sides = [k for k in range(self.domain.grid.ndim) if not self.is_closed(k)]
         for axis in sides:
             for end, sign in ((LOWER, 1), (UPPER, -1)):
-                viscous = viscous - sign * self.passing(t, state, params, axis, end)[KINETIC_ENERGY]
+                viscous = (
+                    viscous
+                    - sign * self.passing(t, state, params, FacePlane.of_side(self.domain, axis, end))[KINETIC_ENERGY]
+                )
         dragged = self.pushed(velocity, [-params.drag * u for u in velocity])
         return {VISCOSITY: {KINETIC_ENERGY: viscous}, FORCES: self.pushed(velocity, forces), DRAG: dragged}
 
@@ -148,54 +159,11 @@ class FlowBudgets(Balanced):
         inner = list(self.domain.impose(tuple(components), self.projection.still_walls()))
         for axis in (one.axis for one in self.openings if one.side == LOWER):
             inner[axis] = with_first_line(self.domain, inner[axis], axis, jnp.zeros((), inner[axis].dtype))
-        return [jnp.sum(scaled(u, *self._around(i, u.dtype))) for i, u in enumerate(inner)]
+        return [jnp.sum(scaled(u, *momentum_fluxes.extents(self, i, u.dtype))) for i, u in enumerate(inner)]
 
-    def _around(self: Any, component: int, dtype, through: balance.Place | None = None) -> list[Spacing]:
-        """Factors of the volumes around a component's faces, or of the areas of their sides that are `through` a side.
-
-        They are widths along the axes, and the lengths of rings.
-        """
-        grid, axis = self.domain.grid, None if through is None else through[0]
-        widths = volumes_around(self.domain, self.projection.layout, (component,), dtype)[: grid.ndim]
-        pairs = enumerate(zip(widths, grid.mean_spacing, strict=True))
-        found: list[Spacing] = [jnp.asarray(h * mean, dtype) for k, (h, mean) in pairs if k != axis]
-        if grid.axisymmetric and through is not None and axis == RADIAL:
-            found.append(jnp.asarray(2 * math.pi * (grid.lower, grid.upper)[through[1]][RADIAL], dtype))
-        elif grid.axisymmetric:
-            found.append(jnp.asarray(ring_volumes(1.0, self.domain, self.layouts[component], dtype), dtype))
-        return found
-
-    def _through_wall(self: Any, t, u, params, component, axis, side) -> tuple[Array, Array]:
-        """Friction of a component at a side along it, towards larger coordinates, and its value there."""
-        ndim = self.domain.grid.ndim
-
-        def near(padded, h):
-            below, above = (jax.lax.slice_in_dim(padded, k, k + 1, axis=axis) for k in (0, 1))
-            width = h[axis]
-            if isinstance(width, Array):
-                first, second = (jax.lax.slice_in_dim(width, k, k + 1, axis=axis) for k in (0, 1))
-                width = 0.5 * (first + second)
-            friction = -params.viscosity * (above - below) / width
-            return _inner(friction, axis, ndim), _inner(0.5 * (above + below), axis, ndim)
-
-        return at_side(self.domain, near, (u,), (self.layouts[component],), 1, axis, side, t)
-
-    def _carried(self: Any, t, state, component, axis, side) -> Array:
-        """Momentum of a component that the flow through a side along it carries, as in `ops.staggered.advection`."""
-        ndim, layouts = self.domain.grid.ndim, self.layouts_at(t, state, 2)
-
-        def near(a, u, h):
-            a, u, *h = (_inner(x, axis, ndim) if isinstance(x, Array) else x for x in (a, u, *h))
-            below, above = (jax.lax.slice_in_dim(u, k, k + 1, axis=axis) for k in (1, 2))
-            across = staggered.carried_across(a, component, axis, 0, h)  # through lower faces of the inner two lines
-            return _inner(0.25 * (below + above), axis, ndim) * jax.lax.slice_in_dim(across, 1, 2, axis=axis)
-
-        fields, kinds = (state.velocity[axis], state.velocity[component]), (layouts[axis], layouts[component])
-        return at_side(self.domain, near, fields, kinds, 2, axis, side, t)
-
-    def _through_end(self: Any, t, state, params, axis, side) -> Array:
+    def _through_end(self: Any, t, state, params, plane: FacePlane) -> Array:
         """Flux that a component carries and pulls through the centres of the cells beside a side that it crosses."""
-        ndim, first = self.domain.grid.ndim, 2 if side == LOWER else 1
+        axis, ndim, first = plane.axis, self.domain.grid.ndim, 2 if plane.number == 0 else 1
 
         def near(padded, h):
             below, above = (jax.lax.slice_in_dim(padded, k, k + 1, axis=axis) for k in (first, first + 1))
@@ -203,25 +171,8 @@ class FlowBudgets(Balanced):
             if isinstance(width, Array):
                 width = jax.lax.slice_in_dim(width, first, first + 1, axis=axis)
             flux = 0.25 * (above + below) ** 2 - params.viscosity * (above - below) / width
-            return _inner(flux, axis, ndim, 2)
+            return inner(flux, axis, ndim, 2)
 
         layout = self.layouts_at(t, state, 2)[axis]
-        flux = at_side(self.domain, near, (state.velocity[axis],), (layout,), 2, axis, side, t)
-        return self._on_side(flux, axis, axis, side)
-
-    def _on_side(self: Any, flux: Array, component: int, axis: int, side: int) -> Array:
-        """The sum over a side of a flux of a component times areas, where this block has the side; else zero."""
-        if component != axis and not self.is_closed(component):
-            flux = with_first_line(self.domain, flux, component, jnp.zeros((), flux.dtype))
-        total = jnp.sum(scaled(flux, *self._around(component, flux.dtype, (axis, side))))
-        entry = self.domain.split[axis]
-        outermost = 0 if side == LOWER or entry is None else entry[1] - 1
-        return total if entry is None else jnp.where(self.domain.block_index(axis) == outermost, total, 0)
-
-
-def _inner(u: Array, axis: int, ndim: int, width: int = 1) -> Array:
-    """A line along a side without ghost cells along the other axes."""
-    for k in range(ndim):
-        if k != axis:
-            u = jax.lax.slice_in_dim(u, width, u.shape[k] - width, axis=k)
-    return u
+        flux = at_faces(self.domain, near, (state.velocity[axis],), (layout,), 2, plane, t)
+        return momentum_fluxes.areas(self, flux, axis, plane).total(self.domain, plane)

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 from jax.core import Tracer
 
 from simjax.core.boundary import FieldLayout, Neumann, Periodic, center_layout
@@ -17,8 +17,8 @@ from simjax.errors import ConfigurationError
 from simjax.jaxpr.jaxpr_parts import part
 from simjax.jaxpr.varying import vary_like
 from simjax.models.axisymmetric_grid import tapers_of
-from simjax.models.conserved import at_side
 from simjax.models.declaration import Setup
+from simjax.models.face_fluxes import FacePlane, at_faces, inner
 from simjax.models.flow.axisymmetric_flow import volumes_around
 from simjax.models.flow.bodies.free_body_setup import body_params_of
 from simjax.models.flow.features import DYNAMIC
@@ -29,7 +29,7 @@ from simjax.ops.momentum_advection import SCHEMES, MomentumScheme, advection
 from simjax.ops.scalar_fluxes import conducted, diffusion_tendency, face_diffusivity
 from simjax.ops.spacing import Spacing, along, scaled, width_of, without_ends
 from simjax.ops.staggered_wave import laplacian
-from simjax.ops.stress import stress_divergence
+from simjax.ops.stress import shear_on_edges, stress_divergence
 from simjax.schema.model_schema import FieldSchema
 
 TURBULENCE = ("none", *VISCOSITIES, DYNAMIC)
@@ -172,10 +172,10 @@ class Momentum(eqx.Module):
         return self.domain.apply_spaced(diffusion, fields, kinds, reach + 2, t)
 
     def eddy_flux(
-        self, t, c: Array, layout: FieldLayout, velocity, layouts: LayoutsFor, params, reach: int, axis: int, side: int
+        self, t, c: Array, layout: FieldLayout, velocity, layouts: LayoutsFor, params, reach: int, plane: FacePlane
     ) -> Array:
-        """nu_t dc/dx through the faces of a side, as `eddy_diffusion` has it."""
-        factor, ndim = self._factor(params), self.domain.grid.ndim
+        """nu_t dc/dx through the faces in a plane, as `eddy_diffusion` has it."""
+        factor, ndim, axis = self._factor(params), self.domain.grid.ndim, plane.axis
 
         def flux(*blocks):
             c, faces, spacing = self._diffusing(blocks, factor, reach)
@@ -183,7 +183,25 @@ class Momentum(eqx.Module):
 
         lengths = self._squared_lengths(t, velocity, layouts)
         fields, kinds = self._with_given((c, *velocity), (layout, *layouts(reach + 2)), params, lengths)
-        return at_side(self.domain, flux, fields, kinds, reach + 2, axis, side, t)
+        return at_faces(self.domain, flux, fields, kinds, reach + 2, plane, t)
+
+    def shear(
+        self, t, velocity: Sequence[Array], layouts: LayoutsFor, params, component: int, plane: FacePlane
+    ) -> Array:
+        """-(nu + nu_t) (du_i/dx_j + du_j/dx_i) of component i in a plane across axis j, where an eddy viscosity is."""
+        factor, ndim, axis = self._factor(params), self.domain.grid.ndim, plane.axis
+
+        def flux(*blocks):
+            *blocks, h = blocks
+            viscosity = params.viscosity + self._eddy_viscosity(blocks, h, factor, 1)
+            near, spacing = (cropped(part, ndim, 1) for part in (blocks[:ndim], h))
+            stress = shear_on_edges(near, viscosity, component, axis, 0, spacing)
+            # Two of three cells on both sides are used up: of the two lines left the second one is above the plane.
+            return -inner(lax.slice_in_dim(stress, 1, 2, axis=axis), axis, ndim)
+
+        lengths = self._squared_lengths(t, velocity, layouts)
+        fields, kinds = self._with_given(velocity, layouts(3), params, lengths)
+        return at_faces(self.domain, flux, fields, kinds, 3, plane, t)
 
     def _diffusing(self, blocks: Sequence[Any], factor, reach: int) -> tuple[Array, list[Array], list[Spacing]]:
         """The scalar, padded by one, nu_t on faces, and widths with reach + 1 ghost cells along their axes."""

@@ -1,0 +1,122 @@
+"""Fluxes through the faces of cells that lie in one plane: a side of the grid, or a plane inside it."""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from simjax.core.domain import Domain, flatten_layouts
+from simjax.grid import UPPER
+from simjax.models.axisymmetric_grid import lower_radii
+from simjax.ops.axisymmetric_divergence import RADIAL
+from simjax.ops.spacing import Spacing
+
+
+class FacePlane(NamedTuple):
+    """The faces of cells across an axis with one number in the whole grid: 0 in its lower side, n in its upper one."""
+
+    axis: int
+    number: int
+
+    @classmethod
+    def of_side(cls, domain: Domain, axis: int, side: int) -> "FacePlane":
+        """The faces in a side of the grid."""
+        return cls(axis, domain.grid.shape[axis] if side == UPPER else 0)
+
+    def place(self, domain: Domain) -> int | Array:
+        """The number of the faces in this block, from 0 to its cells along the axis; of the nearest if it has none."""
+        cells, whole = domain.block_shape[self.axis], domain.grid.shape[self.axis]
+        if self.number in (0, whole):
+            return 0 if self.number == 0 else cells
+        if domain.split[self.axis] is None:
+            return self.number
+        return jnp.clip(self.number - domain.first_index(self.axis), 0, cells)
+
+    def counted(self, domain: Domain, u: Array) -> Array:
+        """A number of this block if the faces count for it, which lie at its lower end or inside; else zero."""
+        if domain.split[self.axis] is None:
+            return u
+        cells, whole = domain.block_shape[self.axis], domain.grid.shape[self.axis]
+        owner = min(self.number, whole - 1) // cells
+        return jnp.where(domain.block_index(self.axis) == owner, u, jnp.zeros_like(u))
+
+    def lines(self, domain: Domain, padded: Any, width: int) -> Any:
+        """The `width` cells on both sides of the faces, of arrays (or a tree) with as many ghost cells."""
+        first, ndim = self.place(domain), domain.grid.ndim
+
+        def cut(u: Array) -> Array:
+            return _cut(u, first, 2 * width, u.ndim - ndim + self.axis)
+
+        return jax.tree.map(cut, padded)
+
+    def faces(self, domain: Domain, u: Array) -> Array:
+        """The values on these faces of a field on the n + 1 faces of a block along the axis."""
+        return _cut(u, self.place(domain), 1, u.ndim - domain.grid.ndim + self.axis)
+
+
+class Flux(NamedTuple):
+    """A flux through faces in a plane, towards larger coordinates: of this block, of one cell along the plane's axis.
+
+    density: per area and time. areas: of the faces, broadcastable to `density`.
+    """
+
+    density: Array
+    areas: Array
+
+    def total(self, domain: Domain, plane: FacePlane) -> Array:
+        """What passes all faces that count for this block, per time."""
+        return plane.counted(domain, jnp.sum(self.density * self.areas))
+
+
+def at_faces(
+    domain: Domain, stencil: Callable, fields: tuple, layouts, width: int, plane: FacePlane, t: Any = 0.0
+) -> Any:
+    """`stencil(*padded, spacing)` of `Domain.apply_spaced`, on the cells around a plane of faces alone.
+
+    A stencil that gives fluxes on the n + 1 faces along the axis gives those of these faces.
+    """
+    padded = domain.pad(fields, layouts, width, t)
+    leaves, tree = jax.tree.flatten(fields)
+    spacing: list[Spacing] = list(domain.spacing(flatten_layouts(layouts, tree)[0], width, leaves[0].dtype))
+    shape = tuple(n + 2 * width for n in domain.block_shape)
+    spacing = [jnp.broadcast_to(h, shape) if isinstance(h, Array) else h for h in spacing]
+    near = plane.lines(domain, (*padded, *(h for h in spacing if isinstance(h, Array))), width)
+    widths = iter(near[len(padded) :])
+    return stencil(*near[: len(padded)], tuple(next(widths) if isinstance(h, Array) else h for h in spacing))
+
+
+def through_cells(domain: Domain, density: Array, widths: tuple[Spacing, ...], plane: FacePlane) -> Flux:
+    """The flux through the faces of cells with these `widths`, as the scheme has them."""
+    grid, dtype, areas = domain.grid, density.dtype, jnp.ones((), density.dtype)
+    for k, h in enumerate(widths):
+        if k != plane.axis:
+            areas = areas * h
+    if grid.axisymmetric and plane.axis == RADIAL:
+        ends = {0: grid.lower[RADIAL], grid.shape[RADIAL]: grid.upper[RADIAL]}
+        radius = ends.get(plane.number)
+        areas = areas * 2 * math.pi * (plane.faces(domain, lower_radii(domain, dtype)) if radius is None else radius)
+    elif grid.axisymmetric:
+        areas = areas * circumferences(domain, widths, dtype)
+    return Flux(density, areas)
+
+
+def circumferences(domain: Domain, widths: tuple[Spacing, ...], dtype) -> Array:
+    """Lengths 2 pi r of the rings that this block's cells are, (n, 1)."""
+    return 2 * math.pi * (lower_radii(domain, dtype) + 0.5 * widths[RADIAL])
+
+
+def inner(u: Array, axis: int, ndim: int, width: int = 1) -> Array:
+    """A line along a plane without ghost cells along the other axes."""
+    for k in range(ndim):
+        if k != axis:
+            u = lax.slice_in_dim(u, width, u.shape[k] - width, axis=k)
+    return u
+
+
+def _cut(u: Array, first: int | Array, count: int, axis: int) -> Array:
+    if isinstance(first, int):
+        return lax.slice_in_dim(u, first, first + count, axis=axis)
+    return lax.dynamic_slice_in_dim(u, first, count, axis=axis)
