@@ -232,6 +232,8 @@ class GridModel(Model):
 
     troubles: ClassVar[tuple[Trouble, ...]] = ()
     """Indicators of cells in which something may go wrong; see `trouble`."""
+    taken_through: ClassVar[str] = "what the model imposes"
+    """Name, as what something is changed by, of what initial fields go through."""
 
     def _repr_html_(self) -> str:
         lead = (type(self).__doc__ or "").strip().splitlines()
@@ -273,14 +275,12 @@ class GridModel(Model):
     def fields_from(self, names: Collection[str], state, params) -> dict[str, tuple[jax.Array, ...]]:
         """Initial fields as a state has them, components by field: the way back of `state_from`.
 
-        names: of the fields that it was made of. Fields are left out of which no way leads back, or which the model
-        takes as they are.
+        names: of the fields that it was made of. By default those that the state has under their own names. Fields are
+        left out of which no way leads back, or which the model takes as they are.
         """
-        return {}
-
-    def taken_through(self) -> str:
-        """Name, as what something is changed by, what initial fields go through: "a projection"."""
-        return "what the model imposes"
+        by_name = state if isinstance(state, dict) else {name: getattr(state, name, None) for name in names}
+        found = {name: u for name in names if (u := by_name.get(name)) is not None}
+        return {name: u if isinstance(u, tuple) else (u,) for name, u in found.items()}
 
     def roundings(self, t, dt, state, params, tendency: Callable[[], Any]) -> dict[str, Rounding]:
         """The `diagnostics` that would vanish in exact numbers, with what roundings of the last step leave.

@@ -254,8 +254,9 @@ class WithBalances(WithAccounts, _BesideFields):
     def fields_from(self, names, state, params):
         return self.model.fields_from(names, state.fields, params)
 
-    def taken_through(self):
-        return self.model.taken_through()
+    @property
+    def taken_through(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.model.taken_through
 
     def perturb(self, step, t, dt, state, params):
         return eqx.tree_at(lambda s: s.fields, state, self.model.perturb(step, t, dt, state.fields, params))

@@ -156,9 +156,6 @@ class CenteredModel(ExplicitModel):
     def state_from(self, fields, params):
         return {name: components[0] for name, components in fields.items()}
 
-    def fields_from(self, names, state, params):
-        return {name: (state[name],) for name in names}
-
     def outputs(self):
         return tuple(Output(name, self.layout.offset, self.layout.units, name) for name in self.fields)
 

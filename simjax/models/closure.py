@@ -275,8 +275,9 @@ class _WithClosure(GridModel):
     def fields_from(self, names, state, params):
         return self.model.fields_from(names, state, params.own)
 
-    def taken_through(self):
-        return self.model.taken_through()
+    @property
+    def taken_through(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.model.taken_through
 
     def partition_specs(self, state, params):
         states, own = self.model.partition_specs(state, params.own)

@@ -7,7 +7,7 @@ import pytest
 
 import simjax as sj
 from simjax.driver.programs.programs_of_run import compiled_run
-from simjax.driver.start.taken_start import TOLD, merged, told_changes
+from simjax.driver.start.taken_start import TOLD, merged
 from simjax.errors import ConfigurationError
 from simjax.models.capacities import Bounds
 from simjax.models.particles_of_file import count_outside
@@ -39,11 +39,11 @@ def started(simulation):
 def test_the_share_that_a_projection_takes_is_told_and_bounded():
     programs = started(flow())
     assert programs.start_changes == {"initial.velocity": pytest.approx(0.6, rel=1e-12)}  # 3 / 5, to rounding
-    (sentence,) = told_changes(programs)
+    (sentence,) = programs.told_start()
     assert sentence.startswith("initial.velocity: 60 % (L2 norm) of the start was changed by the projection")
-    assert told_changes(started(flow(limits={"start_change": 0.6001}))) == [sentence]
+    assert started(flow(limits={"start_change": 0.6001})).told_start() == [sentence]
     with pytest.raises(ConfigurationError) as refused:
-        told_changes(started(flow(limits={"start_change": 0.5999})))
+        started(flow(limits={"start_change": 0.5999})).told_start()
     assert "60 % (L2 norm) of it would be changed by the projection" in str(refused.value)
     assert "expected at most limits.start_change=0.5999, so write" in str(refused.value)
 
@@ -68,7 +68,7 @@ def test_cells_count_by_their_volume():
     programs = started(simulation)
     # The midpoint rule on cells of up to 1/43 is wrong by squares of that.
     assert programs.start_changes == {"initial.pressure": pytest.approx(31**-0.5, rel=2e-3)}
-    assert told_changes(programs)[0].endswith("of the start was changed by the floors of density and pressure.")
+    assert programs.told_start()[0].endswith("of the start was changed by the floors of density and pressure.")
 
 
 @pytest.mark.parametrize("mesh", [{}, pytest.param({"x": 2, "y": 4}, marks=pytest.mark.slow)], ids=["one", "2x4"])
@@ -84,7 +84,7 @@ def test_waves_that_dealiasing_cuts(mesh):
     )
     programs = started(simulation)
     assert programs.start_changes == {"initial.u": pytest.approx(0.6, rel=1e-12)}  # 3 / 5, to rounding
-    assert told_changes(programs)[0].endswith("by dealiasing, which keeps 1/2 of the wavenumbers.")
+    assert programs.told_start()[0].endswith("by dealiasing, which keeps 1/2 of the wavenumbers.")
 
 
 def test_the_largest_of_several():

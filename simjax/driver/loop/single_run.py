@@ -34,7 +34,6 @@ from simjax.driver.result import Result
 from simjax.driver.start import exchange_tuning
 from simjax.driver.start.build import Origin, plan_frames
 from simjax.driver.start.environment import StopSignals
-from simjax.driver.start.taken_start import told_changes
 from simjax.errors import NumericalError, ResourceError, Stopped
 from simjax.parallel import whole
 from simjax.processes import processes
@@ -91,7 +90,7 @@ class SingleRun:
         self.triggers.check()
         self.state, self.clock = self.programs.start()
         self.programs.refuse_start(self.state)
-        self.notes = [*self.programs.notes, *told_changes(self.programs)]
+        self.notes = [*self.programs.notes, *self.programs.told_start()]
         if self.config.inverse is not None:
             self.notes.append("This is the run as configured; simjax.Search(simulation).run() searches its unknowns.")
         self.sums = self.instruments.statistics.start()
@@ -122,7 +121,6 @@ class SingleRun:
         self.state, self.clock, *sums = restored.tree
         self.sums = sums[0] if sums else {}
         self.halvings = self.halvings_before = restored.meta["halvings"]
-        self.programs.start_changes = restored.meta.get("start_changes", {})
         self.chosen_before = exchange_tuning.chosen_before(self.config, restored.meta)
         if self.chosen_before is not None:
             self.programs.steps_per_exchange = self.chosen_before
@@ -202,15 +200,8 @@ class SingleRun:
                 code, message = Stopped.exit_code, self.record.stop(reason, self.pace, elapsed)
             else:
                 code, message = 0, self.record.finish(self.pace, elapsed, self.triggers.ended)
-            return Result(
-                self.record.folder,
-                code,
-                message,
-                self.record.statuses,
-                failed_checks=self.record.failed_checks,
-                start_changes=self.programs.start_changes,
-                _last_frame=self._last_frame(),
-            )
+            told = message, self.record.statuses, self.record.failed_checks, self.programs.start_changes
+            return Result(self.record.folder, code, *told, _last_frame=self._last_frame())
         except BitsDiffer as error:
             return self._go_back(error)
         except BaseException:
@@ -447,7 +438,6 @@ class SingleRun:
             "interval": self.plan.schedule.interval,
             "halvings": self.halvings,
             "room": self.programs.room(),
-            "start_changes": self.programs.start_changes,
             **({"triggers": self.triggers.told()} if self.triggers else {}),
             "steps_per_exchange": exchange_tuning.kept(self.config, self.programs.steps_per_exchange),
         }

@@ -19,6 +19,7 @@ from simjax.driver.loop.fault import Fault
 from simjax.driver.output.statistic import Statistic
 from simjax.driver.programs.stepped_run import SteppedRun
 from simjax.driver.start.build import named_values
+from simjax.driver.start.taken_start import told_changes
 from simjax.instruments.instrument import View
 from simjax.io.frame_output import FrameWriter
 from simjax.io.run_numbers import RunNumbers
@@ -182,6 +183,15 @@ class CompiledRun(SteppedRun):
     @abc.abstractmethod
     def refuse_start(self, state) -> None:
         """Raise ConfigurationError where an initial state is not finite, or not physical."""
+
+    def told_start(self) -> list[str]:
+        """Sentences about what the model changed of the start that was made last.
+
+        Raises:
+            ConfigurationError: that is more than `limits.start_change`.
+        """
+        through = "" if self.config.schema.of_particles else self.model.taken_through
+        return told_changes(self.start_changes, self.config, through, self.particles)
 
     def refuse_sides(self, config: Config) -> None:
         """Raise ConfigurationError where the sides of some members of `config` do not go together."""

@@ -30,7 +30,7 @@ from simjax.driver.start.build import (
     exact_errors,
     find_files,
     initial_fields,
-    initial_state,
+    initial_fields_and_state,
     not_a_field,
 )
 from simjax.driver.start.taken_start import TOLD, changed_shares, taken_fields
@@ -251,7 +251,7 @@ class CompiledFields(CompiledRun):
 
     def _begun(self, config: Config, model, params, values, member, files):
         """This block's initial fields and state."""
-        return initial_state(config, model, params, values, member, files["initial"], self.dtype)
+        return initial_fields_and_state(config, model, params, values, member, files["initial"], self.dtype)
 
     def _kept(self, model, state, params):
         """An initial state as it is kept between steps."""

@@ -311,7 +311,7 @@ def integrator_of(config: Config) -> Integrator | None:
     return scheme if config.storage is None else Stored(scheme, config.storage.dtype, config.storage.rest)
 
 
-def initial_state(
+def initial_fields_and_state(
     config: Config,
     model: GridModel,
     params,

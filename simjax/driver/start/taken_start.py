@@ -6,7 +6,7 @@ import functools
 import json
 import math
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,9 +17,7 @@ from simjax.errors import ConfigurationError
 from simjax.jaxpr.varying import steady_carry
 from simjax.models.axisymmetric_grid import ring_volumes
 from simjax.ops.spacing import relative, scaled
-
-if TYPE_CHECKING:
-    from simjax.driver.programs.compiled_run import CompiledRun
+from simjax.schema.config import Config
 
 Fields = Mapping[str, tuple[Array, ...]]
 """Components of initial fields on this block, by field."""
@@ -79,18 +77,20 @@ def cell_volumes(model: GridModel, dtype) -> float | Array:
     return ring_volumes(math.prod(map(relative, spacing, mean)), model.domain, layout, dtype)
 
 
-def told_changes(programs: CompiledRun) -> list[str]:
+def told_changes(changes: Mapping[str, float], config: Config, through: str, particles: int | None) -> list[str]:
     """A sentence for each part of the start that the model changed.
+
+    changes: shares by path. through: what the model takes initial fields through. particles: how many there are.
 
     Raises:
         ConfigurationError: a field was changed by more than `limits.start_change`.
     """
-    bound, said = programs.config.limits.start_change, []
-    for path, share in programs.start_changes.items():
+    bound, said = config.limits.start_change, []
+    for path, share in changes.items():
         if path == POSITIONS:
-            said.append(f"{path}: {share:g} of {programs.size} particles lay outside the box and were wrapped into it.")
+            said.append(f"{path}: {share:g} of {particles} particles lay outside the box and were wrapped into it.")
             continue
-        through, changed = programs.model.taken_through(), f"{100 * share:.3g} % (L2 norm)"
+        changed = f"{100 * share:.3g} % (L2 norm)"
         if bound is not None and share > bound:
             raise ConfigurationError(
                 f"{path}: {changed} of it would be changed by {through}; expected at most limits.start_change="

@@ -76,6 +76,7 @@ class CarryingFlow(ExplicitModel, Balanced):
     units: ClassVar[str]
 
     troubles = TROUBLES
+    taken_through = incompressible.Incompressible.taken_through
 
     flow: incompressible.Incompressible
     layout: FieldLayout
@@ -400,12 +401,6 @@ class CarryingFlow(ExplicitModel, Balanced):
 
     def state_from(self, fields, params):
         return self.with_flow(self.flow.state_from(fields, params), fields[self.carried][0])
-
-    def fields_from(self, names, state, params):
-        return self.flow.fields_from(names, state, params) | {self.carried: (self.scalar(state),)}
-
-    def taken_through(self):
-        return self.flow.taken_through()
 
     def partition_specs(self, state, params):
         state_specs, params_specs = super().partition_specs(state, params)

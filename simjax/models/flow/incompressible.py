@@ -175,6 +175,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
 
     viscosity_is_implicit: ClassVar[bool] = False
     troubles = TROUBLES
+    taken_through = "the projection on velocities without divergence, with sides and bodies imposed"
     domain: Domain
     layouts: tuple[FieldLayout, ...]
     forces: tuple[Force | None, ...]
@@ -455,12 +456,6 @@ class Incompressible(ExplicitModel, FlowBudgets):
         free = self.solid is not None and self.solid.free is not None
         body = free_body.at_start(self.domain.grid.ndim, params.body) if free else None
         return State(velocity, outlets=tuple(lines) if above else (), reaction=reaction, body=body)
-
-    def fields_from(self, names, state, params):
-        return {"velocity": state.velocity}
-
-    def taken_through(self):
-        return "the projection on velocities without divergence, with sides and bodies imposed"
 
     def partition_specs(self, state, params):
         state_specs, params_specs = super().partition_specs(state, params)

@@ -166,9 +166,6 @@ class SeveralScalars(CarryingFlow):
     def state_from(self, fields, params):
         return dataclasses.replace(super().state_from(fields, params), scalars=tuple(fields.get("scalars", ())))
 
-    def fields_from(self, names, state, params):
-        return super().fields_from(names, state, params) | {"scalars": state.scalars}
-
     def outputs(self):
         further = (
             Output(f"scalars_{number}", layout.offset, layout.units, f"scalar {number}")

@@ -488,15 +488,6 @@ class Compressible(GasReadings, GasBalances, ExplicitModel):
         w = Primitive(density, tuple(fields["velocity"]), pressure, tuple(fields.get("scalars", ())))
         return State(*riemann.conserved(w, params.gamma))
 
-    def fields_from(self, names, state, params):
-        if params.density_floor is None and params.pressure_floor is None:
-            return {}
-        w = riemann.primitive(conserved_of(state), params.gamma)
-        return {"density": (w.density,), "velocity": w.velocity, "pressure": (w.pressure,), "scalars": w.scalars}
-
-    def taken_through(self):
-        return "the floors of density and pressure"
-
 
 Compressible.Params, Compressible.State = Params, State
 

@@ -219,7 +219,8 @@ class SpectralModel(SemilinearModel):
     def fields_from(self, names, state, params):
         return {name: (self.to_grid(state[name]),) for name in self.fields}
 
-    def taken_through(self):
+    @property
+    def taken_through(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
         return f"dealiasing, which keeps {Fraction(self.dealiasing).limit_denominator(64)} of the wavenumbers"
 
     def outputs(self):

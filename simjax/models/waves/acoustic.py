@@ -406,12 +406,6 @@ class Acoustic(StaggeredWaves):
         )
         return State(pressure, tuple(velocity), memory, surface, jnp.zeros((), pressure.dtype))
 
-    def fields_from(self, names, state, params):
-        return {"velocity": state.velocity}
-
-    def taken_through(self):
-        return "rigid walls"
-
     def _surface_from(self, axis: int, u: Array) -> Array:
         """The velocity on an upper free surface, extrapolated from the faces below it."""
         outside = 2 * self._line(u, axis) - self._line(u, axis, 1)

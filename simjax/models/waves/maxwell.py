@@ -396,12 +396,6 @@ class Maxwell(LightMedium, LightEnergy, StaggeredWaves):
             jnp.zeros((), like.dtype),
         )
 
-    def fields_from(self, names, state, params):
-        return {"electric": state.electric, "magnetic": state.magnetic}
-
-    def taken_through(self):
-        return "conductors"
-
     def constrain(self, t, dt, state, params):
         """Tangential E and normal H vanish on conductors."""
         electric = self.domain.impose(state.electric, self.electric_layouts, t)

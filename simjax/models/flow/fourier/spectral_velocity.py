@@ -94,8 +94,9 @@ class SpectralVelocity(SpectralFlow):
     def fields_from(self, names, state, params):
         return {"velocity": tuple(self.to_grid(u) for u in state["velocity"])}
 
+    @property
     def taken_through(self):
-        return f"the projection on velocities without divergence and {super().taken_through()}"
+        return f"the projection on velocities without divergence and {super().taken_through}"
 
     def outputs(self):
         return (*self.velocity_outputs(), vorticity_output(3))

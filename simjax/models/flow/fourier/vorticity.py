@@ -108,9 +108,10 @@ class Vorticity(SpectralFlow):
         vorticity = self.to_grid(self._without_mean(state["vorticity"]))
         return {"vorticity": (vorticity,), "velocity": tuple(self.to_grid(u) for u in self.velocity(k, state))}
 
+    @property
     def taken_through(self):
-        """A vorticity has no mean, and a velocity no divergence."""
-        return f"what a periodic flow without divergence can have, and {super().taken_through()}"
+        """What initial fields go through: a vorticity has no mean, and a velocity no divergence."""
+        return f"what a periodic flow without divergence can have, and {super().taken_through}"
 
     def _without_mean(self, vorticity: Array) -> Array:
         return jnp.where(square_of(self.basis.indices()) == 0, 0, vorticity)
