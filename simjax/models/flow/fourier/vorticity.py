@@ -110,7 +110,7 @@ class Vorticity(SpectralFlow):
 
     @property
     def taken_through(self):
-        """What initial fields go through: a vorticity has no mean, and a velocity no divergence."""
+        """The words for it: a vorticity has no mean, and a velocity no divergence."""
         return f"what a periodic flow without divergence can have, and {super().taken_through}"
 
     def _without_mean(self, vorticity: Array) -> Array:
