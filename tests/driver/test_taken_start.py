@@ -2,6 +2,7 @@
 
 import json
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -69,6 +70,29 @@ def test_cells_count_by_their_volume():
     # The midpoint rule on cells of up to 1/43 is wrong by squares of that.
     assert programs.start_changes == {"initial.pressure": pytest.approx(31**-0.5, rel=2e-3)}
     assert programs.told_start()[0].endswith("of the start was changed by the floors of density and pressure.")
+
+
+class Raised(sj.CenteredModel):
+    """A field of at least one: du/dt = 0."""
+
+    fields = ("u",)
+
+    def rhs(self, t, state, params):
+        return {"u": 0 * state["u"]}
+
+    def stable_dt(self, state, params):
+        return jnp.ones(())
+
+    def constrain(self, t, dt, state, params):
+        return {"u": jnp.maximum(state["u"], 1)}
+
+
+def test_a_field_of_nothing_is_all_changed_where_a_model_puts_something():
+    given = {"grid": {"shape": [8]}, "initial": {"u": 0}, "precision": "float64", "time": TIME}
+    programs = started(sj.configure(Raised, **given))
+    assert programs.start_changes == {"initial.u": 1.0}
+    (sentence,) = programs.told_start()
+    assert sentence == "initial.u: 100 % (L2 norm) of the start was changed by what the model imposes."
 
 
 @pytest.mark.parametrize("mesh", [{}, pytest.param({"x": 2, "y": 4}, marks=pytest.mark.slow)], ids=["one", "2x4"])
