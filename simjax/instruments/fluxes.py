@@ -18,6 +18,7 @@ from simjax.grid import AXES, UPPER, place_attributes
 from simjax.instruments.cell_places import cell_coordinates
 from simjax.instruments.crossings import Crossing, Part, Through, crossings
 from simjax.instruments.instrument import Coordinate, Instrument, Layout
+from simjax.instruments.places import line_of
 from simjax.models.face_fluxes import FacePlane
 from simjax.schema.instrument_declarations import instrument
 from simjax.schema.kinds import Choice, Real, key
@@ -272,6 +273,14 @@ FRICTION_VELOCITY, Y_PLUS, LARGEST, COEFFICIENT = (
 )
 
 
+def _first_centre(domain: Domain, axis: int, end: int) -> Any:
+    """The distance of the first cell's centre from a side."""
+    if (line := line_of(domain, axis)) is None:
+        return 0.5 * domain.grid.mean_spacing[axis]
+    faces, centers = line
+    return faces[-1] - centers[-1] if end == UPPER else centers[0] - faces[0]
+
+
 @instrument("wall")
 class Wall(Instrument):
     """Friction at a wall: u_tau = sqrt(|<tau>| / rho), y+ = u_tau y / nu of the centre of the first cell.
@@ -312,8 +321,9 @@ class Wall(Instrument):
             assert self.speed is not None
             return 2 * friction / (density * self.speed**2)
         speed = jnp.sqrt(friction / density)
-        height = 0.5 * domain.wall_spacing(axis, speed.dtype)[end]
-        return speed if self.variable == FRICTION_VELOCITY else speed * jnp.reshape(height, ()) / viscosity
+        if self.variable == FRICTION_VELOCITY:
+            return speed
+        return speed * jnp.asarray(_first_centre(domain, axis, end), speed.dtype) / viscosity
 
     # ------------------------------------------------------------------ in configurations
 

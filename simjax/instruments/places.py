@@ -48,12 +48,12 @@ def beside(domain: Domain, axis: int, positions: Places, offset: float, wraps: b
         values = jnp.asarray(values, positions.dtype)
     if values.shape[0] == 1:
         return jnp.zeros(np.shape(positions), jnp.int32), jnp.zeros(np.shape(positions), dtype)
-    below = module_of(values).clip(_last_not_above(values, positions), 0, values.shape[0] - 2)
+    below = module_of(values).clip(last_not_above(values, positions), 0, values.shape[0] - 2)
     fraction = (positions - values[below]) / (values[below + 1] - values[below])
     return jnp.asarray(below - int(wraps), jnp.int32), jnp.asarray(fraction, dtype)
 
 
-def _last_not_above(values: Places, positions: Places) -> Places:
+def last_not_above(values: Places, positions: Places) -> Places:
     """The number of the last of increasing `values` that is not above each position."""
     if module_of(values, positions) is np:
         return np.searchsorted(values, positions, side="right") - 1

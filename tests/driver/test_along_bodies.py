@@ -1,11 +1,14 @@
 """The instrument along bodies in runs: on devices and in ensembles, and what it refuses."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from configurations import FLOW, changed, refusal
 
 import simjax as sj
 from simjax.errors import ConfigurationError
+from simjax.instruments.places import last_not_above
 
 AROUND = {"body_surface": {"around": [0.5, 0.47], "points": 7}, "every": "step", "name": "around"}
 NEAR = {
@@ -69,3 +72,17 @@ def test_what_finds_no_surface_is_refused(tmp_path):
             sj.configure(
                 "boussinesq", **{**WARM, "outputs": [{"body_surface": given}]}, output={"root": str(tmp_path)}
             ).run()
+
+
+def test_places_are_found_in_the_memory_of_their_number():
+    """Along a stretched axis: no array is larger than that of the places, whatever the number of cells."""
+    generator = np.random.default_rng(5)
+    for count in (1, 2, 3, 7, 8, 9, 64, 65):
+        values = np.sort(generator.random(count))
+        around = [np.nextafter(values, sign) for sign in (-1, 2)]
+        positions = np.concatenate([generator.random(100) * 1.4 - 0.2, values, *around])
+        found = last_not_above(values, jnp.asarray(positions))
+        np.testing.assert_array_equal(found, np.searchsorted(values, positions, side="right") - 1)
+    program = jax.make_jaxpr(lambda x: last_not_above(np.linspace(0, 1, 500), x))(jnp.zeros(1000))
+    largest = max(np.prod(v.aval.shape) for equation in program.eqns for v in equation.outvars)
+    assert largest == 1000
