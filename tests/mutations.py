@@ -1969,6 +1969,8 @@ MUTATIONS = [
         "return {**physical, **self._programs.taken(physical, self._known())}",
         "return physical",
         "tests/inverse/test_field_deviations.py::test_a_draw_is_the_flow_that_a_run_begins_with",
+    ),
+    Mutation(
         "what enters through an upper side counts as what leaves",
         "instruments/crossings.py",
         "1 if end == LOWER else -1",
