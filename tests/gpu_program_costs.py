@@ -34,6 +34,7 @@ FIXED = ("time.courant=null", "time.dt=1e-3")
 WENO = ("physics.reconstruction=weno5", "physics.variables=characteristic", "physics.flux=hllc_all_speed")
 MC = ("physics.reconstruction=mc", "physics.variables=primitive", "physics.flux=hllc")
 BALL = "{ball:{center:[0.4,0.49],radius:0.1}}"
+SIZES = "ensemble.vary={parameters.size: {linspace: [0.04, 0.05]}}"  # of the start: steps are those of equal members
 STEPS: dict[str, tuple[str, ...]] = {
     "flow, rk4": ("kolmogorov", "grid.shape=[512,512]", "time.integrator=rk4", *FIXED),
     "flow, euler": ("kolmogorov", "grid.shape=[512,512]", "time.integrator=euler", *FIXED),
@@ -49,7 +50,7 @@ STEPS: dict[str, tuple[str, ...]] = {
     "absorbed sound": ("layered_medium", "grid.shape=[128,128]"),
     "absorbed light": ("lens", "grid.shape=[128,128]"),
     "dye": ("dye", PLANE),
-    "patterns, an ensemble": ("gray_scott", "grid.shape=[32,32]", "ensemble.size=8"),
+    "patterns, an ensemble": ("gray_scott", "grid.shape=[32,32]", "ensemble.size=8", SIZES),
     "liquid": ("lennard_jones",),
     "smoothed particles": ("taylor_green_sph",),
     "plasma": ("weibel",),

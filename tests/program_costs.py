@@ -40,6 +40,7 @@ FLAGS = " ".join(
 )
 EIGHT = ("mesh.x=2", "mesh.y=4")
 PLANE, LAYER = "grid.shape=[64,64]", "physics.layer_cells=4"
+SIZES = "ensemble.vary={parameters.size: {linspace: [0.04, 0.05]}}"  # of the start: steps are those of equal members
 STEPS: dict[str, tuple[str, ...]] = {
     "flow": ("fluid", PLANE),
     "flow on 2x4": ("fluid", PLANE, *EIGHT),
@@ -49,7 +50,7 @@ STEPS: dict[str, tuple[str, ...]] = {
     "waves": ("layered_medium", PLANE, LAYER),
     "waves on 2x4": ("layered_medium", PLANE, LAYER, *EIGHT),
     "spectral flow on 2x4": ("turbulence_2d", PLANE, *EIGHT),
-    "ensemble": ("gray_scott", "grid.shape=[32,32]", "ensemble.size=8"),
+    "ensemble": ("gray_scott", "grid.shape=[32,32]", "ensemble.size=8", SIZES),
     "particles": ("lennard_jones",),
     "plasma": ("two_stream",),
 }

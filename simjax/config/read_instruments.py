@@ -12,7 +12,7 @@ from simjax.errors import ConfigurationError
 from simjax.schema.config import NAME, TimeConfig
 from simjax.schema.config_errors import ConfigErrors, closest, join, unended
 from simjax.schema.instrument_declarations import KEYS, OF, instrument_class, kinds_of
-from simjax.schema.instruments import FRAME, STEP, InstrumentConfig, Instruments
+from simjax.schema.instruments import FRAME, STEP, TOLERANCE, InstrumentConfig, Instruments, passed
 from simjax.schema.kinds import Choice, Kind, ListOf, Text
 from simjax.schema.site import Refusal, Site
 
@@ -236,6 +236,8 @@ def _check_cadence(
         problems.add(path, every, f"at least time.dt={time.dt:g}", f"write every: {STEP} for each step")
     elif not isinstance(every, str) and time.end / every > MOST_SAMPLES:
         problems.add(path, every, f"at most {MOST_SAMPLES} samples to time.end={time.end:g}")
+    else:
+        check_end(path, every, time, 0.0, problems)
     ensemble = found["ensemble"]
     if time.dt is None and ensemble is not None and ensemble.several:
         problems.add(
@@ -257,6 +259,21 @@ def _check_cadence(
             every,
             f"{FRAME} with steps_per_exchange={keys['steps_per_exchange']}, which leave no field whole",
             "write steps_per_exchange=0",
+        )
+
+
+def check_end(path: str, every: float | str, time: TimeConfig, start: float, problems: ConfigErrors) -> None:
+    """Refuse a cadence by which nothing is looked at between the time `start` and the end."""
+    if isinstance(every, str) or time.end == 0:  # a run of the start alone
+        return
+    last = passed(time.end, every) * every
+    if last == 0 or last < start * (1 - TOLERANCE):
+        after = f", and some of them after from={start:g}" if start else ""
+        problems.add(
+            path,
+            every,
+            f"a time of which multiples lie before time.end={time.end:g}{after}, else nothing is sampled",
+            f"write every: {FRAME} for output times, or a longer time.end",
         )
 
 

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from simjax.config.read_instruments import MOST_SAMPLES, read_every
+from simjax.config.read_instruments import MOST_SAMPLES, check_end, read_every
 from simjax.config.sections import Context
 from simjax.schema.config import NAME, GridConfig, TimeConfig
 from simjax.schema.config_errors import join
@@ -156,6 +156,8 @@ def _check_times(where: str, one: StatisticsConfig, time: TimeConfig | None, con
         problems.add(join(where, "every"), one.every, f"at least time.dt={time.dt:g}", hint)
     elif not isinstance(one.every, str) and time.end / one.every > MOST_SAMPLES:
         problems.add(join(where, "every"), one.every, f"at most {MOST_SAMPLES} samples to time.end={time.end:g}")
+    elif one.start < time.end:
+        check_end(join(where, "every"), one.every, time, one.start, problems)
     if one.window is None:
         return
     for key, value in (("window", one.window), ("from", one.start)):

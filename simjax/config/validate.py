@@ -28,7 +28,7 @@ from simjax.config.sections import (
     read_forcing,
     read_parameters,
 )
-from simjax.config.variations import read_ensemble
+from simjax.config.variations import check_members, read_ensemble
 from simjax.deprecation import with_current_keys
 from simjax.models.registry import MODELS
 from simjax.schema.config import (
@@ -127,6 +127,7 @@ def validate(
     for path, sentence in schema.check(config):
         problems.say(path, sentence)
     _check_troubles(config, problems)
+    check_members(config, problems)
     problems.raise_if_any()
     return with_experiments(config, mapping, lambda own, below: validate(own, folders=folders, below=below))
 

@@ -9,12 +9,14 @@ from typing import Any
 
 from simjax.config.sections import find_input
 from simjax.errors import SimjaxError
+from simjax.schema.config import Config
 from simjax.schema.config_errors import ConfigErrors, join
 from simjax.schema.devices import MeshConfig
 from simjax.schema.ensemble import values_of_members
 from simjax.schema.ensemble_section import DISTRIBUTIONS, EnsembleConfig, EnsembleKeys, Variation
 from simjax.schema.kinds import ListOf, Real
 from simjax.schema.numbers import leads_to_some, numbers_of
+from simjax.schema.side_declarations import sides_of
 from simjax.schema.tables import csv_lines
 
 NOUNS = {"values": "values, one per member", "normal": "numbers, mean and standard deviation"}
@@ -52,6 +54,33 @@ def read_ensemble(
     _check_shares(keys, size, mesh, given["model"].refusal("ensemble.statistics"), bool(vary), problems)
     return EnsembleConfig(
         size, keys.batch, keys.noise, tuple(vary), keys.design, keys.group, keys.numbers, keys.statistics, keys.retry
+    )
+
+
+def check_members(config: Config, problems: ConfigErrors) -> None:
+    """Refuse members between which nothing differs."""
+    ensemble, schema = config.ensemble, config.schema
+    if ensemble.size == 1 or ensemble.vary:
+        return
+    kinds = sides_of(schema.sides) if config.boundaries else {}
+    walls = [wall for axis in config.boundaries for wall in (axis.lower, axis.upper)]
+    formulas = [formula for field in config.initial.values() if isinstance(field, tuple) for formula in field]
+    drawn = (
+        schema.draws
+        or schema.noisy
+        or any(formula.uses_noise for formula in formulas)
+        or any(wall.kind != "periodic" and kinds[wall.kind].random for wall in walls)
+    )
+    if drawn and ensemble.noise == "per_member":
+        return
+    why = "draw the same noise" if drawn else "have the same numbers, and nothing of them is random"
+    way = "ensemble.noise=per_member, or " if drawn else ""
+    numbers = [number.path for number in numbers_of(config.physics) if number.open]
+    example = f"physics.{numbers[0]}" if numbers else "parameters.NAME"
+    problems.say(
+        "ensemble.size",
+        f"ensemble.size = {ensemble.size}: expected members that differ, and these {why}; write {way}what varies, such "
+        f"as ensemble.vary={{{example}: {{uniform: [LOW, HIGH]}}}}, or ensemble.size=1",
     )
 
 

@@ -1,7 +1,7 @@
 """The interface of a model: pure functions of time, state and parameters over one domain."""
 
 import abc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -232,6 +232,8 @@ class GridModel(Model):
 
     troubles: ClassVar[tuple[Trouble, ...]] = ()
     """Indicators of cells in which something may go wrong; see `trouble`."""
+    taken_through: ClassVar[str] = "what the model imposes"
+    """Name, as what something is changed by, of what initial fields go through."""
 
     def _repr_html_(self) -> str:
         lead = (type(self).__doc__ or "").strip().splitlines()
@@ -269,6 +271,16 @@ class GridModel(Model):
     @abc.abstractmethod
     def state_from(self, fields: dict[str, tuple[jax.Array, ...]], params) -> Any:
         """The state with the given components of every field of `component_layouts`."""
+
+    def fields_from(self, names: Collection[str], state, params) -> dict[str, tuple[jax.Array, ...]]:
+        """Initial fields as a state has them, components by field: the way back of `state_from`.
+
+        names: of the fields that it was made of. By default those that the state has under their own names. Fields are
+        left out of which no way leads back, or which the model takes as they are.
+        """
+        by_name = state if isinstance(state, dict) else {name: getattr(state, name, None) for name in names}
+        found = {name: u for name in names if (u := by_name.get(name)) is not None}
+        return {name: u if isinstance(u, tuple) else (u,) for name, u in found.items()}
 
     def roundings(self, t, dt, state, params, tendency: Callable[[], Any]) -> dict[str, Rounding]:
         """The `diagnostics` that would vanish in exact numbers, with what roundings of the last step leave.

@@ -163,6 +163,10 @@ class DifferentiableRun:
         """This block's initial state, walls imposed and constraints satisfied, and bits of `status`."""
         return self.programs.begin(values, fields, self._steps_per_exchange)
 
+    def taken(self, values, fields: Fields) -> dict[str, Any]:
+        """This block of initial fields by path as the model takes them, those that it may change."""
+        return self.programs.taken(values, self.prepared(values, fields))
+
     def advance(
         self,
         values,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,9 @@ class Result:
 
     folder: where its files are. exit_code: 0 done, 75 stopped and resumable. message: one sentence about it. statuses:
     `(members,)` bits of `simjax.reasons`, 0 for a member that went well. failed_checks: a sentence for each property
-    that the run must have kept and did not. `ds` is an xarray Dataset of everything that was written.
+    that the run must have kept and did not. start_changes: what the model changed of the start, by path: of a field the
+    relative L2 norm of the change, the largest of all members, of particles the number that was wrapped. `ds` is an
+    xarray Dataset of everything that was written.
 
     Examples:
         >>> result = sj.load("sod", ["grid.shape=[32]", "output.report=false", "output.animation=false"]).run()
@@ -41,6 +43,7 @@ class Result:
     message: str
     statuses: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(0, np.int32))
     failed_checks: tuple[str, ...] = ()  # a sentence for each property that it must have kept and did not
+    start_changes: Mapping[str, float] = dataclasses.field(default_factory=dict)
     _dataset: Any = None
     _config: Config | None = dataclasses.field(default=None, kw_only=True)
     # The last frame with all of its variables, kept where none were written.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +14,9 @@ import numpy as np
 from simjax.inverse.methods.laplace import (
     Uncertainty,
     converged,
+    draw_keys,
     number_sensitivity,
-    posterior_samples,
+    posterior_draw,
     uncertainty_of_numbers,
 )
 from simjax.inverse.methods.least_squares import LeastSquares
@@ -61,14 +62,21 @@ class Estimate:
         return " ".join(["; ".join([*said, met]) + ("." if self.doubts else ""), *self.doubts])
 
 
-def answer(problem: InverseProblem, latent, iterate: Iterate) -> Estimate:
-    """The answer at `latent`, with Laplace's approximation around it, or the members' spread of an ensemble."""
+def answer(
+    problem: InverseProblem, latent, iterate: Iterate, drawn: Callable[[int], None] = lambda number: None
+) -> Estimate:
+    """The answer at `latent`, with Laplace's approximation around it, or the members' spread of an ensemble.
+
+    Fields are those that the model begins with, and so are the draws that their deviations are of: what a projection
+    takes away is not in doubt. drawn: called after each draw with how many there are.
+    """
     least_squares = problem.least_squares()
     estimate = problem.physical(latent)
     residuals = eqx.filter_jit(least_squares.evaluate)(latent).residuals["measured"]
     left = {e.name: _squares(residuals, e.instruments) for e in problem.experiments}
     numbers = list(problem.numbers)
     filled = problem.modules.whole(estimate)
+    estimate = problem.taken(estimate)
     if problem.inverse.solver.name == "ensemble_kalman":
         found = Uncertainty({path: float(jnp.std(iterate.latent[path])) for path in numbers}, (), {})
     elif numbers:
@@ -81,18 +89,19 @@ def answer(problem: InverseProblem, latent, iterate: Iterate) -> Estimate:
     doubts = _doubts(problem, latent, estimate, found, beside)
     deviations = {}
     if problem.inverse.samples and problem.fields:
-        drawn = eqx.filter_jit(posterior_samples)(least_squares, latent, problem.inverse.samples)
-        deviations = _field_deviations(problem, drawn.samples)
-        if not converged(drawn.left):
+        deviations, missing = _field_deviations(problem, least_squares, latent, drawn)
+        if not converged(missing):
             doubts.append(
                 f"The standard deviations of {', '.join(problem.fields)} are not converged: conjugate gradients left "
-                f"{float(drawn.left):.1g} of a draw."
+                f"{missing:.1g} of a draw."
             )
     return Estimate(
         latent,
         {path: jax.tree.map(whole, u) for path, u in estimate.items()},
-        {path: jax.tree.map(whole, u) for path, u in problem.guess().items()},
-        {path: jax.tree.map(whole, u) for path, u in problem.truth().items()} if problem.is_twin else None,
+        {path: jax.tree.map(whole, u) for path, u in problem.taken(problem.guess()).items()},
+        {path: jax.tree.map(whole, u) for path, u in problem.taken(problem.truth()).items()}
+        if problem.is_twin
+        else None,
         {path: _interval(problem, path, latent, size) for path, size in found.deviations.items()},
         tuple(doubts),
         deviations,
@@ -152,23 +161,32 @@ def _doubts(problem: InverseProblem, latent, estimate, found: Uncertainty, besid
             )
             for path, step in combination.items()
         }
-        said.append(_undetermined(changes, {path: float(estimate[path]) for path in changes}, beside))
+        narrower = any(path in problem.priors for path in changes)
+        said.append(_undetermined(changes, {path: float(estimate[path]) for path in changes}, beside, narrower))
+    without = [path for path in beside if path not in problem.priors]
+    advice = f"give priors to {' and '.join(without)}" if without else "make the fields smooth"
     for path, left in found.unconverged.items():
         said.append(
             f"The interval of {path} is not converged: conjugate gradients left {left:.1g} of what the other unknowns "
-            "explain, so it may be too wide; give priors to the fields, or fewer of them."
+            f"explain, so it may be too wide; {advice}."
         )
     return said
 
 
-def _undetermined(changes: dict[str, float], estimates: dict[str, float], beside: Sequence[str]) -> str:
-    """The sentence on a combination of numbers; `beside`: unknowns that may make up for it."""
+def _undetermined(
+    changes: dict[str, float], estimates: dict[str, float], beside: Sequence[str], narrower: bool = False
+) -> str:
+    """The sentence on a combination of numbers; `beside`: unknowns that may make up for it.
+
+    narrower: whether one of the numbers has a prior already, which is too wide.
+    """
+    prior = "a narrower prior" if narrower else "a prior"
     also = f", with {' and '.join(beside)} making up for it," if beside else ""
     if len(changes) == 1:
         (path,) = changes
         return (
             f"The measurements do not determine {path}: changing it{also} changes none of them at the estimate. Fix "
-            "it, give it a prior, or observe something that tells."
+            f"it, give it {prior}, or observe something that tells."
         )
     first = next(iter(changes))
     if all(estimates.values()):  # in per cent of the estimates
@@ -179,16 +197,20 @@ def _undetermined(changes: dict[str, float], estimates: dict[str, float], beside
     parts = [f"{path} by {scale * change / sizes[path]:+.3g}{unit}" for path, change in changes.items()]
     return (
         f"The measurements do not determine {' and '.join(changes)} each by itself: changing {' and '.join(parts)} "
-        f"together{also} changes none of them at the estimate. Fix one of them, give one a prior, or observe something "
+        f"together{also} changes none of them at the estimate. Fix one of them, give one {prior}, or observe something "
         "that tells them apart."
     )
 
 
-def _field_deviations(problem: InverseProblem, samples) -> dict[str, Any]:
-    """Pointwise standard deviations of fields over samples of the latent."""
-    count = problem.inverse.samples
-    drawn = [problem.physical(jax.tree.map(lambda leaf, k=k: leaf[k], samples)) for k in range(count)]
-    return {
-        path: jax.tree.map(lambda *u: np.std([whole(v) for v in u], axis=0), *(d[path] for d in drawn))
-        for path in problem.fields
-    }
+def _field_deviations(
+    problem: InverseProblem, least_squares: LeastSquares, latent, drawn: Callable[[int], None]
+) -> tuple[dict[str, Any], float]:
+    """Pointwise standard deviations over draws of fields that the model begins with, and what solves have left."""
+    draw, left, fields = eqx.filter_jit(posterior_draw), 0.0, []
+    for number, key in enumerate(draw_keys(problem.inverse.samples), start=1):
+        one = draw(least_squares, latent, key)
+        physical = problem.taken(problem.physical(one.sample))
+        fields.append({path: jax.tree.map(whole, physical[path]) for path in problem.fields})
+        left = max(left, float(one.left))
+        drawn(number)
+    return jax.tree.map(lambda *u: np.std(u, axis=0), *fields), left

@@ -109,6 +109,12 @@ class Experiment:
                 values[value_name(path)] = u
         return values, fields
 
+    def taken(self, physical: Physical, known) -> Physical:
+        """Fields among the unknowns as the run begins with them, those that its model may change."""
+        values, fields = self.inputs(physical, known)
+        found = self.rollout.taken(values, fields)
+        return {path: u for path, u in found.items() if path in self._fields}
+
     def series(self, physical: Physical, known) -> tuple[dict[str, Array], Array]:
         """`(frames + 1, ...)` per instrument, what it reads in a run in one piece; and the run's status."""
         trajectory, start = self.rollout.run(*self.inputs(physical, known), self._read)

@@ -235,6 +235,10 @@ class InverseProblem:
         """The unknowns of a latent, whole arrays in units of the simulation; of a run in pieces, those of the first."""
         return self._programs.physical(latent)
 
+    def taken(self, physical: Physical) -> Physical:
+        """The unknowns as runs begin with them: an initial field that the model projects, cut or raised."""
+        return {**physical, **self._programs.taken(physical, self._known())}
+
     def latent(self, physical: Physical) -> dict[str, Any]:
         """The latent of unknowns, the inverse of `physical`; of a run in pieces fields have an axis of pieces."""
         domain = self.domain.unsplit()

@@ -93,6 +93,7 @@ class CompiledProblem:
             self._readings, self.mesh, in_specs=(self.latent_specs, self._known_specs), out_specs=self._series_specs()
         )
         self._series: dict[tuple[str, ...], Callable] = {}
+        self._starts: dict[tuple[str, ...], Callable] = {}
 
     def series(self, physical: Physical, known):
         """Run all experiments in one piece; return the instruments' readings, and the status by experiment."""
@@ -106,6 +107,17 @@ class CompiledProblem:
                 out_specs=(self._series_specs(), PartitionSpec()),
             )
         return self._series[paths](physical, known)
+
+    def taken(self, physical: Physical, known) -> Physical:
+        """Fields among the unknowns as the first of the runs begins with them."""
+        paths = tuple(physical)
+        if paths not in self._starts:
+            specs = {path: self._whole_specs[path] for path in paths}
+            fields = {path: spec for path, spec in specs.items() if path in self.fields}
+            self._starts[paths] = distribute(
+                self._begins, self.mesh, in_specs=(specs, self._known_specs), out_specs=fields
+            )
+        return self._starts[paths](physical, known)
 
     # ------------------------------------------------------------------ on this device's blocks
 
@@ -133,6 +145,11 @@ class CompiledProblem:
         physical = self.modules.whole(physical, known["modules"])
         found = {e.name: e.series(physical, known["runs"][e.name]) for e in self.experiments}
         return joined(series for series, _ in found.values()), {name: status for name, (_, status) in found.items()}
+
+    def _begins(self, physical, known) -> Physical:
+        fields = {path: u for path, u in physical.items() if path in self.fields}
+        first = self.experiments[0]
+        return fields | first.taken(self.modules.whole(physical, known["modules"]), known["runs"][first.name])
 
     def _physical(self, latent) -> Physical:
         return {path: self.transformed(path, latent[path], self.domain) for path in self.transforms}

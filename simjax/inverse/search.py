@@ -249,6 +249,10 @@ def _value_and_gradient(problem: LeastSquares, latent):
     return jax.value_and_grad(problem.loss, has_aux=True)(latent)
 
 
+class _StoppedDrawing(Exception):
+    """The draws of fields were stopped; the text says by what, and at which."""
+
+
 class _Search:
     """One execution of the host loop, in a folder of its own."""
 
@@ -263,7 +267,9 @@ class _Search:
         self.checkpoints = Checkpoints(folder / "checkpoints", config.checkpoint.keep)
         total = self.options.iterations * len(stages)
         self.title = config.title or config.experiment_name
-        self.display = IterationProgress(self.title, total) if progress else None
+        draws = config.inverse.samples if stages.whole.fields else 0
+        then = f", then {draws} draws" if draws else ""
+        self.display = IterationProgress(self.title, total, then=then) if progress else None
         self.history: list[dict[str, Any]] = []
         self.kept: dict[int, Any] = {}
         self._last_checkpoint = wall.monotonic()
@@ -296,13 +302,47 @@ class _Search:
             if self.display:
                 self.display.stop()
         gradient_check = self._health()
-        found = answer(self.stages.whole, self._estimate(len(self.stages) - 1, iterate), iterate)
+        try:
+            found = self._answer(self._estimate(len(self.stages) - 1, iterate), iterate)
+        except _StoppedDrawing as stopped:
+            message = f"stopped by {stopped} after {len(self.history)} iterations, resumable"
+            if self.group.first:
+                self._part.end(message, compilations(self._launched))
+            return SearchResult(self.folder, Stopped.exit_code, message, title=self.title)
         self.notes += found.doubts
         message = f"{len(self.history)} iterations in {wall.monotonic() - begun:.1f} s; {found.summary()}"
         self._leave(found, gradient_check, message)
         if self.group.first:
             self._part.end(f"{COMPLETED}: {message}", compilations(self._launched))
         return SearchResult(self.folder, 0, message, found, self.title)
+
+    def _answer(self, latent, iterate: Iterate) -> Estimate:
+        """The answer, with draws of fields one after another, which show how many there are.
+
+        Raises:
+            _StoppedDrawing: there was a signal, or a limit, between two of them.
+        """
+        problem, begun, longest = self.stages.whole, wall.monotonic(), 0.0
+        count = problem.inverse.samples if problem.fields else 0
+        display = IterationProgress(self.title, count, noun="draw") if self.display and count else None
+
+        def drawn(number: int) -> None:
+            nonlocal begun, longest
+            longest, begun = max(longest, wall.monotonic() - begun), wall.monotonic()
+            if display is not None:
+                display.update(number, {})
+            limited = limit_reached(self.config.limits, wall.monotonic() - self._launched, longest + 1.0)
+            reason = self.group.first_reason(self.signals.received or limited)
+            if reason and number < count:
+                raise _StoppedDrawing(f"{reason} at draw {number} of {count}")
+
+        if display is not None:
+            display.start()
+        try:
+            return answer(problem, latent, iterate, drawn)
+        finally:
+            if display is not None:
+                display.stop()
 
     # ------------------------------------------------------------------ iterations
 

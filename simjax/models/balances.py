@@ -251,6 +251,13 @@ class WithBalances(WithAccounts, _BesideFields):
     def state_from(self, fields, params):
         return self.accounts(self.model.state_from(fields, params), params)
 
+    def fields_from(self, names, state, params):
+        return self.model.fields_from(names, state.fields, params)
+
+    @property
+    def taken_through(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.model.taken_through
+
     def perturb(self, step, t, dt, state, params):
         return eqx.tree_at(lambda s: s.fields, state, self.model.perturb(step, t, dt, state.fields, params))
 

@@ -272,6 +272,13 @@ class _WithClosure(GridModel):
     def state_from(self, fields, params):
         return self.model.state_from(fields, params.own)
 
+    def fields_from(self, names, state, params):
+        return self.model.fields_from(names, state, params.own)
+
+    @property
+    def taken_through(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.model.taken_through
+
     def partition_specs(self, state, params):
         states, own = self.model.partition_specs(state, params.own)
         return states, Closed(own, jax.tree.map(lambda _: jax.sharding.PartitionSpec(), params.weights))

@@ -97,3 +97,9 @@ def require_inside(file: str, box: Bounds, position: np.ndarray) -> None:
                 f"particles.file={file}: particle {outside[0]} at {AXES[axis]}={x[outside[0]]:g} ({outside.size} such) "
                 f"is outside the box from {a:g} to {b:g}; use a larger box."
             )
+
+
+def count_outside(box: Bounds, position: np.ndarray) -> int:
+    """Count the particles `(ndim, particles)` outside of a box, which are wrapped into it where it closes on itself."""
+    lower, upper = (np.asarray(ends)[:, None] for ends in (box.lower, box.upper))
+    return int(np.sum(np.any((position < lower) | (position >= upper), axis=0)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ def write_inversion_report(folder: Path, result: InversionResult) -> Path:
         _numbers(result.numbers),
         _fields(result.fields),
         _modules(result.modules),
-        html.picture(folder / UNKNOWNS_NAME, "Unknowns", "truth, guess and estimate of what was sought"),
+        html.picture(folder / UNKNOWNS_NAME, "Unknowns", "what was sought: guess, estimate and, if known, truth"),
         html.picture(folder / CONVERGENCE_NAME, "Convergence", "loss and gradient norm against the iteration"),
         _experiments(result.instruments),
         _instruments(result.instruments),
@@ -95,17 +95,20 @@ def _numbers(numbers: tuple[NumberResult, ...]) -> str:
             ends = f"{number(found.lower, _DIGITS)} to {quantity(found.upper, found.units, _DIGITS)}"
             interval = ends if found.bounded else "not determined"
         values = (_known(value, found.units) for value in (found.truth, found.guess, found.estimate))
-        rows.append(html.text_row((found.path, *values, interval, _percent(error))))
-    return html.section("Numbers", html.table(heads, rows)) if rows else ""
+        rows.append((found.path, *values, interval, _percent(error)))
+    return html.section("Numbers", _known_columns(heads, rows)) if rows else ""
 
 
 def _fields(fields: tuple[FieldResult, ...]) -> str:
     heads = ("Field", "Variables", "Relative L2 error of the guess", "of the estimate")
-    rows = [
-        html.text_row((f.path, ", ".join(f.names), _percent(f.error(f.guess)), _percent(f.error(f.estimate))))
-        for f in fields
-    ]
-    return html.section("Fields", html.table(heads, rows)) if rows else ""
+    rows = [(f.path, ", ".join(f.names), _percent(f.error(f.guess)), _percent(f.error(f.estimate))) for f in fields]
+    return html.section("Fields", _known_columns(heads, rows)) if rows else ""
+
+
+def _known_columns(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table without the columns of which nothing is known, such as the truth and errors beside measurements."""
+    kept = [k for k in range(len(heads)) if any(row[k] != _UNKNOWN for row in rows)]
+    return html.table([heads[k] for k in kept], [html.text_row(tuple(row[k] for k in kept)) for row in rows])
 
 
 def _modules(modules: tuple[ModuleResult, ...]) -> str:

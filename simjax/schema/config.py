@@ -138,6 +138,11 @@ class LimitsConfig:
     step_shrink: float | None = key(
         Real(above=0.0, high=0.1, optional=True), 1e-6, about="least Courant-limited step, of the first one"
     )
+    start_change: float | None = key(
+        Real(above=0.0, high=1.0, optional=True),
+        None,
+        about="most that a model may change of an initial field, as a share of its L2 norm; null: any share",
+    )
 
 
 @dataclass(frozen=True)

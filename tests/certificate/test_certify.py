@@ -114,7 +114,9 @@ def test_an_exchange_without_derivative_is_found(monkeypatch):
 
 @pytest.mark.slow
 def test_the_objective_of_an_experiment():
-    config = load_config("fluid", ["grid.shape=[16,16]", "ensemble.size=4"])
+    config = load_config(
+        "fluid", ["grid.shape=[16,16]", "ensemble.size=2", "ensemble.vary={physics.drag: {values: [0, 1]}}"]
+    )
     objective = run_objective(config, steps=4, devices=1)
     assert objective.meshes == () and objective.untested == {}
     assert objective.notes[0].startswith("4 steps of ")

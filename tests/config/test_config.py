@@ -160,6 +160,26 @@ MISTAKES = {
     "12:30": (FLOW, {"limits.wall_clock": "12:30"}, ["limits.wall_clock", "clock notation"]),
     "checkpoints without number": (FLOW, {"checkpoint.keep_every": 1e-320}, ["keep_every", "at most 10000000 check"]),
     "steps of nothing": (FLOW, {"time.courant": 1e-320}, ["time.courant = 1e-320", ">= 1e-06"]),
+    "members that are alike": (
+        FLOW,
+        {"ensemble.size": 2},
+        ["ensemble.size = 2: expected members that differ", "nothing of them is random", "physics.viscosity: {uniform"],
+    ),
+    "members that draw the same": (
+        FLOW,
+        {"ensemble": {"size": 2, "noise": "shared"}, "initial.velocity": ["noise(3)", "0"]},
+        ["ensemble.size = 2: expected members that differ", "ensemble.noise=per_member"],
+    ),
+    "samples after the end": (
+        FLOW,
+        {"outputs": [{"probe": {"points": [[0.5, 0.5]]}, "of": ["pressure"], "every": 1.001}], "time.end": 0.999},
+        ["outputs[0].every = 1.001: expected a time of which multiples lie before time.end=0.999", "every: frame"],
+    ),
+    "statistics after the end": (
+        FLOW,
+        {"statistics": [{"of": ["pressure"], "kinds": ["mean"], "from": 0.7, "every": 0.6}], "time.end": 1.1},
+        ["statistics[0].every = 0.6: expected a time", "time.end=1.1, and some of them after from=0.7"],
+    ),
     "samples without number": (
         FLOW,
         {"outputs": [{"probe": {"points": [[0.5, 0.5]]}, "of": ["pressure"], "every": 1e-320}]},
@@ -327,3 +347,19 @@ def test_hostile_depth_is_refused():
     for _ in range(900):
         deep = {"a": deep}
     assert "nested deeper" in refusal({**FLOW, "parameters": deep})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"ensemble.size": 2, "initial.velocity": ["noise(3)", "0"]},
+        {"ensemble": {"size": 2, "noise": "shared", "vary": {"physics.viscosity": {"values": [1.0, 2.0]}}}},
+        {"ensemble": {"size": 1, "numbers": [4]}},
+        # A step that ends a thousandth of the cadence early counts.
+        {"outputs": [{"probe": {"points": [[0.5, 0.5]]}, "of": ["pressure"], "every": 1.0}], "time.end": 0.9995},
+        {"statistics": [{"of": ["pressure"], "kinds": ["mean"], "from": 0.5, "every": 0.6}], "time.end": 1.0},
+    ],
+    ids=["noise", "varied", "one", "at the end", "after the start"],
+)
+def test_what_has_an_effect_is_taken(changes):
+    validate(changed(FLOW, changes))

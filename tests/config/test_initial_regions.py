@@ -158,9 +158,8 @@ def test_each_device_of_a_run_reads_its_own_part(tmp_path, values_read):
     alone = CompiledFieldRun(sj.load("dye", overrides).config)
     assert values_read == [32 * 16]
     values_read.clear()
-    cut = CompiledFieldRun(
-        sj.load("dye", [*overrides, "mesh.x=2", "mesh.y=2", "mesh.ensemble=2", "ensemble.size=2"]).config
-    )
+    members = ["ensemble.size=2", "ensemble.vary={physics.diffusivity: {values: [0.01, 0.02]}}"]
+    cut = CompiledFieldRun(sj.load("dye", [*overrides, "mesh.x=2", "mesh.y=2", "mesh.ensemble=2", *members]).config)
     assert values_read == [16 * 8] * 4  # once, although two devices hold each part
     assert alone.notes == cut.notes
     for one, other in zip(jax.tree.leaves(alone.files), jax.tree.leaves(cut.files), strict=True):

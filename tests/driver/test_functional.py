@@ -94,7 +94,7 @@ def test_parts_are_differentiable():
     ("settings", "words"),
     [
         (["mesh.x=2"], "mesh: expected one device"),
-        (["ensemble.size=2"], "ensemble: expected one member"),
+        (["ensemble={size: 2, vary: {physics.viscosity: {values: [1, 2]}}}"], "ensemble: expected one member"),
         (["time.end=0.015"], "time.end=0.015: expected a multiple"),
     ],
 )

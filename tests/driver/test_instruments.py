@@ -368,7 +368,8 @@ def test_a_second_attempt_has_no_times_of_its_own():
 @pytest.mark.parametrize("every, count", [("step", 11), ("frame", 3), (3 * DT, 4)])
 def test_the_room_that_samples_need_is_counted(every, count):
     looking = {"outputs": [{**SEEN["line"], "every": every}, {**SEEN["slice"], "every": every}]}
-    config = validate(changed(WAVE, {**looking, "ensemble.size": 2}))
+    members = {"ensemble.size": 2, "ensemble.vary": {"parameters.height": {"values": [0.1, 0.2]}}}
+    config = validate(changed(WAVE, {**looking, **members}))
     found = sample_bytes(compiled_run(config), plan_frames(config, 1))
     # Seven points; three fields along a line of 16: each of two members, in float64.
     assert found == {name: (n * 8 * 2 * count,) * 2 for name, n in (("line", 7), ("slice", 48))}

@@ -33,6 +33,7 @@ MEMBERS = [
     "initial={concentration: 'sin(2*pi*x)'}",
     "time={end: 0.02, output_every: 0.01, dt: 0.001}",
     "ensemble.size=2",
+    "ensemble.vary={physics.diffusivity: {values: [0.1, 0.2]}}",
     "mesh.ensemble=2",
     "mesh.x=2",
     *QUIET,

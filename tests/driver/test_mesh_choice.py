@@ -61,6 +61,7 @@ def chosen(experiment, *overrides, devices=8):
 
 
 DYE = ("dye", "exact=null")
+VARIED = "ensemble.vary={physics.diffusivity: {uniform: [0.01, 0.02]}}"
 
 
 @pytest.mark.parametrize("shape", [(64, 64), (16, 256)])
@@ -78,7 +79,7 @@ def test_the_faces_of_a_block_are_as_small_as_can_be(shape):
 
 @pytest.mark.slow
 def test_members_come_first_where_they_divide():
-    many = [*DYE, "grid.shape=[16,16]"]
+    many = [*DYE, "grid.shape=[16,16]", VARIED]
     assert chosen(*many, "ensemble.size=16")[0] == {"ensemble": 8}
     sizes, sentence = chosen(*many, "ensemble.size=4")
     assert sizes["ensemble"] == 4 and math.prod(sizes.values()) == 8 and "each device sends" in sentence
@@ -87,7 +88,7 @@ def test_members_come_first_where_they_divide():
 @pytest.mark.slow
 def test_a_member_without_room_on_one_device_is_cut():
     state = 64 * 64 * 4
-    overrides = [*DYE, "grid.shape=[64,64]", "ensemble.size=8", "precision=float32"]
+    overrides = [*DYE, "grid.shape=[64,64]", "ensemble.size=8", VARIED, "precision=float32"]
     # 24 states of a step and 2 of each member on the device: of a quarter of the grid there is room, not of a half.
     sizes, sentence = chosen(*overrides, f"limits.memory={(24 + 2 * 4) * state / 4 * 1.2 / 2**30}")
     assert sizes["ensemble"] == 2 and math.prod(sizes.values()) == 8 and "on fewer devices lacks room" in sentence

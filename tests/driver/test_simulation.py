@@ -128,6 +128,7 @@ def test_failure_keeps_the_last_good_state_and_names_field_place_and_step(tmp_pa
     ("overrides", "error", "sentence"),
     [
         (["time.dt=0.5", "time.courant=null"], ConfigurationError, "above the stable limit"),
+        (["time.courant=1.71"], ConfigurationError, "time.courant=1.71 is above the stable limit 1.7 of kutta3; write"),
         (["initial.velocity=['1/(x - x)', '0']"], ConfigurationError, "not finite at index"),
         (["mesh.x=16", "grid.shape=[64,64]"], ResourceError, "16 devices are asked for, 8 are present"),
         (["limits.memory=1e-6"], ResourceError, "GiB per device are needed"),

@@ -301,7 +301,9 @@ def test_members_have_noise_of_their_own_by_their_numbers(tmp_path):
     quiet = {"root": str(tmp_path), "report": False, "animation": False}
     whole = configured(ensemble={"size": 3}, output=quiet).run().ds.u.values
     last = configured(ensemble={"numbers": [2], "size": 1}, output=quiet).run().ds.u.values
-    alike = configured(ensemble={"size": 2, "noise": "shared"}, output=quiet).run().ds.u.values
+    beside = {"parameters.beside": {"values": [1.0, 2.0]}}  # a number that nothing depends on
+    same = {"parameters": {"beside": 1.0}, "ensemble": {"size": 2, "noise": "shared", "vary": beside}}
+    alike = configured(**same, output=quiet).run().ds.u.values
     other = configured(seed=1, output=quiet).run().ds.u.values
     final = whole[:, -1].reshape(3, -1)
     assert np.abs(np.corrcoef(final) - np.eye(3)).max() < 5 / 8  # of 64 cells, five standard errors

@@ -305,6 +305,13 @@ def test_the_page_tells_what_was_found(tmp_path):
     assert f"<td>{100 * error / np.linalg.norm(result.fields[0].truth[0]):.3g} %</td>" in text
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_tables_have_no_column_of_which_nothing_is_known(tmp_path, known):
+    text = write_inversion_report(tmp_path, found(2, known=known)).read_text(encoding="utf-8")
+    for head in ("Truth", "95 % interval", "Relative error", "Relative L2 error of the guess", "of the estimate"):
+        assert text.count(f"<th>{head}</th>") == known, head
+
+
 @pytest.mark.slow
 def test_hostile_text_stays_text(tmp_path):
     plain = dict.fromkeys(("title", "command", "solver", "exit_message"), flows.HOSTILE)

@@ -9,15 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from simjax.inverse.estimate import _interval
+from simjax.inverse.estimate import _doubts, _interval, _undetermined
 from simjax.inverse.methods.ensemble_kalman import EnsembleKalman
 from simjax.inverse.methods.gauss_newton import GaussNewton
 from simjax.inverse.methods.gradient_descent import GradientDescent, MultiStart, optimiser_named
 from simjax.inverse.methods.laplace import (
     ITERATIONS,
     TOLERANCE,
+    Uncertainty,
+    draw_keys,
     number_sensitivity,
-    posterior_samples,
+    posterior_draw,
     uncertainty_of_numbers,
 )
 from simjax.inverse.methods.least_squares import Evaluation, LeastSquares
@@ -189,10 +191,23 @@ def test_an_interval_holds_95_percent_of_a_normal_distribution():
     assert above == pytest.approx(0.475, abs=1e-14) and below == pytest.approx(-0.475, abs=1e-14)
 
 
+def test_advice_is_not_what_is_there_already():
+    """Of fields beside a number, and of the number itself."""
+    told = Uncertainty({"p": 1.0}, (), {"p": 0.3})
+    problem = SimpleNamespace(domain=SimpleNamespace(unsplit=lambda: None), priors={"initial.u": None})
+    (both,) = _doubts(problem, {}, {}, told, ["initial.u", "initial.v"])
+    assert both.endswith("so it may be too wide; give priors to initial.v.")
+    (one,) = _doubts(problem, {}, {}, told, ["initial.u"])
+    assert one.endswith("so it may be too wide; make the fields smooth.")
+    for narrower, prior in ((False, "give it a prior"), (True, "give it a narrower prior")):
+        assert prior in _undetermined({"p": 1.0}, {"p": 1.0}, (), narrower)
+
+
 def test_samples_have_the_posterior_covariance():
     count = 4000
-    drawn, left = posterior_samples(problem(), {"a": BEST[0], "b": BEST[1:]}, count)
-    assert float(left) <= TOLERANCE
+    best = {"a": BEST[0], "b": BEST[1:]}
+    drawn, left = jax.lax.map(lambda key: posterior_draw(problem(), best, key), draw_keys(count))
+    assert float(left.max()) <= TOLERANCE
     table = np.concatenate([np.asarray(drawn["a"])[:, None], np.asarray(drawn["b"])], axis=1)
     scale = np.sqrt(np.outer(np.diag(COVARIANCE), np.diag(COVARIANCE)))
     # An entry of a sample covariance has the standard error sqrt(2 / count) at most; four of them.

@@ -14,7 +14,7 @@ from inverse_problems import BASE, SENSORS, SNAPSHOT, evaluated, searched
 
 import simjax as sj
 from simjax.config import validate
-from simjax.driver.start.build import build_model, initial_state, named_values
+from simjax.driver.start.build import build_model, initial_fields_and_state, named_values
 from simjax.errors import ConfigurationError
 from simjax.integrators.table import INTEGRATORS
 from simjax.inverse.problem import InverseProblem
@@ -84,7 +84,7 @@ def built(name, closure=None):
     domain = sj.Domain(sj.Grid((8, 8), (0.0, 0.0), (1.0, 1.0)))
     values = {key: jnp.asarray(value) for key, value in named_values(config).items()}
     model, params = build_model(config, domain, values, {"modules": {"closure": closure}})
-    state = initial_state(config, model, params, values, 0, {}, jnp.dtype("float64"))
+    state = initial_fields_and_state(config, model, params, values, 0, {}, jnp.dtype("float64"))[1]
     return config, model, params, state
 
 
@@ -255,7 +255,7 @@ def test_a_closure_of_a_configuration_is_a_term_of_the_equation():
     assert validate(config.write()) == config
     values = {key: jnp.asarray(value) for key, value in named_values(config).items()}
     model, params = build_model(config, sj.Domain(sj.Grid((8, 8), (0.0, 0.0), (1.0, 1.0))), values, {})
-    state = initial_state(config, model, params, values, 0, {}, jnp.dtype("float64"))
+    state = initial_fields_and_state(config, model, params, values, 0, {}, jnp.dtype("float64"))[1]
     z = -3.0 * 0.01
     state = INTEGRATORS["kutta3"].step(model, 0.0, jnp.asarray(0.01), state, params, None)
     np.testing.assert_allclose(state.concentration, 2 * (1 + z + z**2 / 2 + z**3 / 6), rtol=1e-14)

@@ -19,7 +19,7 @@ import simjax as sj
 from simjax.config import validate
 from simjax.core.boundary import NoSlipWall
 from simjax.core.domain import Domain
-from simjax.driver.start.build import build_model, initial_state, named_values
+from simjax.driver.start.build import build_model, initial_fields_and_state, named_values
 from simjax.errors import ConfigurationError
 from simjax.grid import Grid
 from simjax.integrators.table import INTEGRATORS
@@ -81,7 +81,7 @@ def built(name, module=None, boundaries=None, **sections):
     config = validate({"model": name, **SMALL, **SECTIONS[name], "boundaries": boundaries or {}, **sections})
     values = {key: jnp.asarray(value) for key, value in named_values(config).items()}
     model, params = build_model(config, Domain(Grid(config.grid.shape)), values, {"modules": {"closure": module}})
-    return model, params, initial_state(config, model, params, values, 0, {}, jnp.dtype("float64"))
+    return model, params, initial_fields_and_state(config, model, params, values, 0, {}, jnp.dtype("float64"))[1]
 
 
 def added(model, params, state, t=0.0):

@@ -8,7 +8,7 @@ from configurations import refusal
 
 import simjax as sj
 from simjax.config import validate
-from simjax.driver.start.build import build_model, initial_state, named_values
+from simjax.driver.start.build import build_model, initial_fields_and_state, named_values
 from simjax.grid import LOWER, UPPER, Grid
 from simjax.models.sponge import Layer
 from simjax.stepping.simulate import Schedule, simulate
@@ -117,7 +117,7 @@ def prepared(given):
     values = {name: jnp.asarray(value) for name, value in named_values(config).items()}
     domain = sj.Domain(Grid(config.grid.shape, config.grid.lower, config.grid.upper))
     model, params = build_model(config, domain, values, {})
-    return model, params, initial_state(config, model, params, values, 0, {}, jnp.float64)
+    return model, params, initial_fields_and_state(config, model, params, values, 0, {}, jnp.float64)[1]
 
 
 def sponge_alone(given):
@@ -229,7 +229,7 @@ def test_gradients_by_width_strength_and_what_it_draws_to_are_those_of_differenc
     def loss(numbers):
         values = known | dict(zip(("strength", "width", "far"), numbers, strict=True))
         model, params = build_model(config, domain, values, {})
-        state = initial_state(config, model, params, values, 0, {}, jnp.float64)
+        state = initial_fields_and_state(config, model, params, values, 0, {}, jnp.float64)[1]
         end = simulate(model, sj.INTEGRATORS["euler"], params, state, Schedule(0.05, dt=0.01), frames=1).state
         return jnp.sum(end.energy**2) / end.energy.size
 

@@ -18,7 +18,7 @@ from paths import ROOT
 import simjax as sj
 from simjax.config import load_config
 from simjax.core.domain import Domain
-from simjax.driver.start.build import build_model, find_files, initial_state
+from simjax.driver.start.build import build_model, find_files, initial_fields_and_state
 from simjax.errors import ConfigurationError
 from simjax.grid import Grid
 from simjax.models.registry import MODELS
@@ -52,7 +52,9 @@ def test_every_registered_model_is_public_with_its_parameters_and_state(name):
     def describe(files):
         values = {name: jnp.zeros((), dtype) for name in {**number_values(config.physics), **config.parameters}}
         model, params = build_model(config, Domain(grid), values, files)
-        described.append((model, params, initial_state(config, model, params, values, 0, files["initial"], dtype)))
+        described.append(
+            (model, params, initial_fields_and_state(config, model, params, values, 0, files["initial"], dtype)[1])
+        )
         return 0
 
     whole = jax.ShapeDtypeStruct(grid.shape, dtype)

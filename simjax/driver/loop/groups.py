@@ -31,6 +31,7 @@ from simjax.driver.programs.programs_of_run import CompiledRun
 from simjax.driver.result import Result
 from simjax.driver.start.build import plan_frames
 from simjax.driver.start.environment import StopSignals
+from simjax.driver.start.taken_start import merged
 from simjax.errors import CheckpointError, ConfigurationError, NumericalError, Stopped
 from simjax.io.checkpoint import list_checkpoints
 from simjax.io.files import open_in_run, write_text
@@ -48,7 +49,8 @@ from simjax.status import OK, reasons
 @dataclasses.dataclass(frozen=True)
 class Finished:
     """The outcome of a group: status bits, number of the last good frame, and time at which a condition of `stop` was
-    met, of each of its own members. stop: the section as it was then, with which and `end` the group is finished."""
+    met, of each of its own members. stop: the section as it was then, with which and `end` the group is finished.
+    start_changes: what the model changed of the start."""
 
     name: str
     places: tuple[int, ...]
@@ -58,6 +60,7 @@ class Finished:
     frames: tuple[int, ...]
     stop_times: tuple[float, ...]
     stop: Any
+    start_changes: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
 class GroupedRun:
@@ -197,6 +200,7 @@ class GroupedRun:
             tuple(frames.tolist()),
             tuple(run.triggers.times[: group.own].tolist()),
             write(self.config.stop),
+            run.programs.start_changes,
         )
         self.finished = [one for one in self.finished if one.name != group.name] + [done]
         self._write_record()
@@ -276,6 +280,7 @@ class GroupedRun:
         ended: with the samples of instruments, which are copied once: at the end, or where the run stops early.
         """
         programs = self.programs.of_members(self.config)
+        programs.start_changes = merged(one.start_changes for one in self.finished)
         with self._alone() as first:
             if first:
                 self._write_over_groups(programs, complete, ended)
@@ -360,7 +365,14 @@ class GroupedRun:
         self.tell(compilations(self.started).sentence())
         self.tell(message)
         self._end_part(message, failed)
-        return Result(self.folder, Stopped.exit_code if stopped else 0, message, statuses, failed_checks=failed)
+        return Result(
+            self.folder,
+            Stopped.exit_code if stopped else 0,
+            message,
+            statuses,
+            failed_checks=failed,
+            start_changes=programs.start_changes,
+        )
 
     def _end_part(self, outcome: str, failed: Sequence[str] = ()) -> None:
         with self._alone() as first:

@@ -242,8 +242,8 @@ def _figures(pairs: list[tuple[str, str]]) -> Text:
 class IterationProgress:
     """Shows a search or a training: iterations done, the latest numbers, seconds for each and the time that is left.
 
-    noun: what an iteration is called. On a terminal one line is written over and over, otherwise a line at most every
-    `interval` seconds.
+    noun: what an iteration is called. then: what comes after all of them, beside the time that is left. On a terminal
+    one line is written over and over, otherwise a line at most every `interval` seconds.
     """
 
     def __init__(
@@ -252,10 +252,12 @@ class IterationProgress:
         iterations: int,
         *,
         noun: str = "iteration",
+        then: str = "",
         stream: Stream | None = None,
         interval: float = 5.0,
     ):
         self.title, self.iterations, self.noun, self.interval = title, iterations, noun, interval
+        self.then = then
         self.stream: Stream = OutlivingStream(sys.stdout if stream is None else stream)
         self._first: tuple[float, int] | None = None
         self._last_line = -math.inf
@@ -274,7 +276,7 @@ class IterationProgress:
             self._first = now, iteration
         elif iteration > self._first[1]:
             each = (now - self._first[0]) / (iteration - self._first[1])
-            pace = f"  {each:.2g} s each, {duration(each * (self.iterations - iteration))} left at most"
+            pace = f"  {each:.2g} s each, {duration(each * (self.iterations - iteration))} left at most{self.then}"
         if self._live or now - self._last_line >= self.interval:
             self._last_line = now
             self._line(f"{self.noun} {iteration}/{self.iterations}  {said}{pace}")

@@ -90,7 +90,7 @@ class SingleRun:
         self.triggers.check()
         self.state, self.clock = self.programs.start()
         self.programs.refuse_start(self.state)
-        self.notes = list(self.programs.notes)
+        self.notes = [*self.programs.notes, *self.programs.told_start()]
         if self.config.inverse is not None:
             self.notes.append("This is the run as configured; simjax.Search(simulation).run() searches its unknowns.")
         self.sums = self.instruments.statistics.start()
@@ -200,14 +200,8 @@ class SingleRun:
                 code, message = Stopped.exit_code, self.record.stop(reason, self.pace, elapsed)
             else:
                 code, message = 0, self.record.finish(self.pace, elapsed, self.triggers.ended)
-            return Result(
-                self.record.folder,
-                code,
-                message,
-                self.record.statuses,
-                failed_checks=self.record.failed_checks,
-                _last_frame=self._last_frame(),
-            )
+            told = message, self.record.statuses, self.record.failed_checks, self.programs.start_changes
+            return Result(self.record.folder, code, *told, _last_frame=self._last_frame())
         except BitsDiffer as error:
             return self._go_back(error)
         except BaseException:

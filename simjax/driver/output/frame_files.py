@@ -19,6 +19,7 @@ from simjax.driver.programs.programs_of_fields import STEPS
 from simjax.driver.programs.programs_of_instruments import sample_bytes
 from simjax.driver.start.build import Plan
 from simjax.driver.start.environment import device_name, git_state, versions
+from simjax.driver.start.taken_start import start_attribute
 from simjax.io.files import require_free_space
 from simjax.io.frame_output import CONSOLIDATE_BYTES, FrameWriter
 from simjax.io.grid_layout import RANK, TROUBLE
@@ -72,7 +73,7 @@ def open_writer(
         "parameters": programs.used_parameters(plan.schedule),
         "dtype": programs.dtype,
         "diagnostics": sorted(programs.observed_shapes()[1]),
-        "attributes": file_attributes(config, run_id),
+        "attributes": file_attributes(config, run_id) | start_attribute(programs.start_changes),
         "title": config.title or config.experiment_name,
         "keep_until_step": keep_until_step,
         "rounding_bits": config.output.rounding_bits,

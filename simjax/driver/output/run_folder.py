@@ -126,6 +126,8 @@ class RunFolder:
         self.steps = 0
         self._note_tail()
         self.checkpoints = Checkpoints(folder / "checkpoints", config.checkpoint.keep, config.checkpoint.keep_every)
+        if counted is not None:
+            programs.start_changes = counted.get("start_changes", {})
         self.writer = open_writer(folder, programs, config, plan, run.id, keep_until_step)
         self.instruments = InstrumentOutput(folder, instruments, file_attributes(config, run.id), keep_until_step)
         require_frames(folder, self.writer.frames_kept, (counted or {}).get("frames"))
@@ -333,6 +335,7 @@ class RunFolder:
         sets = {"statistics": self.statistics.counts} if self.statistics.writers else {}
         events = {"events": self.events.counts} if self.events.writers else {}
         known = {**samples, **sets, **events, "frames": self.writer.frames, "run": self._description}
+        known["start_changes"] = self.programs.start_changes
         self.checkpoints.save(step, tree, {**meta, **known}, after=on_disk)
         self._last_checkpoint = wall.monotonic()
         self._checkpoint_seconds = max(self._checkpoint_seconds, self._last_checkpoint - begin)

@@ -19,6 +19,7 @@ from simjax.driver.loop.fault import Fault
 from simjax.driver.output.statistic import Statistic
 from simjax.driver.programs.stepped_run import SteppedRun
 from simjax.driver.start.build import named_values
+from simjax.driver.start.taken_start import told_changes
 from simjax.instruments.instrument import View
 from simjax.io.frame_output import FrameWriter
 from simjax.io.run_numbers import RunNumbers
@@ -65,10 +66,13 @@ class CompiledRun(SteppedRun):
     model: Any
     notes: list[str]
     particles: int | None = None
+    start_changes: dict[str, float]
+    """What the model changed of the start, by path: relative L2 norms of fields, the number of wrapped particles."""
 
     def __init__(self, config: Config, given: Sequence[str] = (), absent: Sequence = (), start: Any = None):
         super().__init__(config, given, absent)
         self.start_of = start
+        self.start_changes = {}
         self.counted_from = np.zeros(self.members or 1, np.int32)  # the frame from which a member's statistics count
         self._observe: Callable | None = None
         self.instrument_programs: dict[Hashable, Callable] = {}  # of `CompiledInstruments`, shared by groups of members
@@ -95,6 +99,10 @@ class CompiledRun(SteppedRun):
     @abc.abstractmethod
     def begin(self, values, fields, steps_per_exchange: int = 0) -> tuple[Any, Array]:
         """This block's state before the first step, walls imposed, and bits of `status`; differentiable."""
+
+    def taken(self, values, fields) -> dict[str, Any]:
+        """This block of initial fields by path as the model takes them, those that it may change; as `begin`."""
+        return {}
 
     def prepared(self, values, fields) -> Any:
         """`fields` with what the model forms of them once, for `begin` and `build`; differentiable."""
@@ -175,6 +183,15 @@ class CompiledRun(SteppedRun):
     @abc.abstractmethod
     def refuse_start(self, state) -> None:
         """Raise ConfigurationError where an initial state is not finite, or not physical."""
+
+    def told_start(self) -> list[str]:
+        """Sentences about what the model changed of the start that was made last.
+
+        Raises:
+            ConfigurationError: that is more than `limits.start_change`.
+        """
+        through = "" if self.config.schema.of_particles else self.model.taken_through
+        return told_changes(self.start_changes, self.config, through, self.particles)
 
     def refuse_sides(self, config: Config) -> None:
         """Raise ConfigurationError where the sides of some members of `config` do not go together."""

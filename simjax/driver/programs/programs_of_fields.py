@@ -30,9 +30,10 @@ from simjax.driver.start.build import (
     exact_errors,
     find_files,
     initial_fields,
-    initial_state,
+    initial_fields_and_state,
     not_a_field,
 )
+from simjax.driver.start.taken_start import TOLD, changed_shares, taken_fields
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.instruments.instrument import View
@@ -235,13 +236,25 @@ class CompiledFields(CompiledRun):
         return {**fields, **found, **({} if first is None else {FIRST_PARTS: first})}
 
     def begin(self, values, fields, steps_per_exchange=0):
+        model, params, _, state = self._at_start(values, fields, steps_per_exchange)
+        return self._kept(model, state, params), jnp.asarray(OK, jnp.int32)
+
+    def taken(self, values, fields):
+        model, params, given, state = self._at_start(values, fields)
+        return {f"initial.{name}": own for name, own in taken_fields(model, given, state, params).items()}
+
+    def _at_start(self, values, fields, steps_per_exchange=0):
+        """The model, its parameters, this block's initial fields as they are given, and the state of these."""
         fields = {**fields, PARTS: fields.get(FIRST_PARTS, fields.get(PARTS))}
         model, params = self.build(values, fields, steps_per_exchange)
-        return self._begun(self._taken, model, params, values, 0, fields), jnp.asarray(OK, jnp.int32)
+        return model, params, *self._begun(self._taken, model, params, values, 0, fields)
 
     def _begun(self, config: Config, model, params, values, member, files):
-        """This block's initial state, as it is kept between steps."""
-        state = initial_state(config, model, params, values, member, files["initial"], self.dtype)
+        """This block's initial fields and state."""
+        return initial_fields_and_state(config, model, params, values, member, files["initial"], self.dtype)
+
+    def _kept(self, model, state, params):
+        """An initial state as it is kept between steps."""
         if isinstance(self.integrator, Stored):
             return self.integrator.rounded(model, jnp.zeros((), self.dtype), state, params)
         return state
@@ -324,14 +337,18 @@ class CompiledFields(CompiledRun):
 
             def begin(values, files, member):
                 model, params = self.build(values, files)
-                return self._begun(self.config, model, params, values, member, files)
+                given, state = self._begun(self.config, model, params, values, member, files)
+                return self._kept(model, state, params), changed_shares(model, given, state, params)
 
-            specs = (self._one, self._file_specs, self._one)
-            self._starter = self._compile(begin, (0, None, 0), specs, self.state_specs, name="start")
+            specs, results = (self._one, self._file_specs, self._one), (self.state_specs, self._one)
+            self._starter = self._compile(begin, (0, None, 0), specs, results, name="start")
         return self._starter
 
     def start(self):
-        return self._begun_state(self.starter()(self.values, self.files, self._place_members())), self._zero_clock()
+        state, shares = self.starter()(self.values, self.files, self._place_members())
+        largest = {f"initial.{name}": float(np.max(whole(share))) for name, share in shares.items()}
+        self.start_changes = {path: share for path, share in largest.items() if share >= TOLD}
+        return self._begun_state(state), self._zero_clock()
 
     def faulty(self, model, state, params):
         masks = [~jnp.isfinite(u) for u in jax.tree.leaves(state)] + list(model.unphysical(state, params).values())

@@ -17,6 +17,7 @@ from simjax.config.structure import frozen, structure_of
 from simjax.driver.programs.compiled_run import CompiledRun
 from simjax.driver.shared_programs import share
 from simjax.driver.start.build import not_a_field
+from simjax.driver.start.taken_start import POSITIONS
 from simjax.errors import NumericalError
 from simjax.grid import AXES, Grid
 from simjax.instruments.instrument import View
@@ -25,6 +26,7 @@ from simjax.models.balances import fields_of
 from simjax.models.capacities import Capacities, divisor, multiple
 from simjax.models.particle_balances import ParticlesWithBalances, bare_model, particles_with_balances
 from simjax.models.particle_model import evaluated, family_of
+from simjax.models.particles_of_file import count_outside
 from simjax.models.placement import Start, chosen_particles
 from simjax.parallel import decompose, distribute, place, region, shardings, whole
 from simjax.particles.cells import EMPTY, Cells, enlarged, unpack
@@ -227,6 +229,8 @@ class CompiledParticles(CompiledRun):
             if not bits:
                 break
             self.notes.append(self.grow(bits))
+        wrapped = count_outside(self.family.bounds, self.start_of.position)
+        self.start_changes = {POSITIONS: float(wrapped)} if wrapped else {}
         return state, clock
 
     def starter(self):

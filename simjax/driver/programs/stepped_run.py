@@ -29,10 +29,21 @@ class SteppedRun(MeasuredRun):
     def __init__(self, config: Config, given: Sequence[str], absent: Sequence):
         super().__init__(config, given, absent)
         self.integrator = integrator_of(config)
+        self._require_stable_courant(config)
         self._limits: Callable | None = None
         self._advance: dict[tuple[Schedule, int, int], Callable] = {}
         several = config.steps_per_exchange
         self.steps_per_exchange = several if isinstance(several, int) else 0  # until it is measured (`exchanges`)
+
+    def _require_stable_courant(self, config: Config) -> None:
+        """Refuse a Courant number with which no step is stable."""
+        courant, limit = config.time.courant, self.courant_limit
+        if courant is not None and courant > limit:
+            scheme = f" of {config.time.integrator}" if config.time.integrator else ""
+            raise ConfigurationError(
+                f"time.courant={courant:g} is above the stable limit {limit:g}{scheme}; write time.courant="
+                f"{0.5 * limit:.2g}, or time.dt for a fixed step."
+            )
 
     @abc.abstractmethod
     def build(self, values, files, steps_per_exchange: int = 0) -> tuple[Model, Any]:

@@ -14,8 +14,9 @@ from jax import Array
 from simjax.config.own_models import declare_own
 from simjax.core.boundary import PeriodicSide, Side
 from simjax.core.domain import Domain
-from simjax.core.model import ExplicitModel, GridModel
+from simjax.core.model import GridModel
 from simjax.driver.start.random_fields import random_modes
+from simjax.driver.start.taken_start import cell_volumes, taken_state
 from simjax.errors import ConfigurationError
 from simjax.grid import Grid
 from simjax.integrators.integrator import Integrator
@@ -24,14 +25,12 @@ from simjax.integrators.table import INTEGRATORS
 from simjax.io.body_files import BodyField, body_field
 from simjax.io.initial import FieldFile, field_file
 from simjax.io.memory import require_memory
-from simjax.jaxpr.varying import steady_carry
-from simjax.models.axisymmetric_grid import ring_volumes
 from simjax.models.balances import BalancedScheme, with_balances
 from simjax.models.closure import Closure, with_closure
 from simjax.models.declaration import Setup
 from simjax.models.formulas import FormulaValue, Values, closure_of
 from simjax.models.sponge import sponge_of
-from simjax.ops.spacing import relative, scaled
+from simjax.ops.spacing import scaled
 from simjax.schema.config import BodyFile, Config, FileSource, SideSpec
 from simjax.schema.ensemble import sample_members
 from simjax.schema.formula import Formula
@@ -312,7 +311,7 @@ def integrator_of(config: Config) -> Integrator | None:
     return scheme if config.storage is None else Stored(scheme, config.storage.dtype, config.storage.rest)
 
 
-def initial_state(
+def initial_fields_and_state(
     config: Config,
     model: GridModel,
     params,
@@ -320,23 +319,15 @@ def initial_state(
     member,
     files: Mapping[str, tuple[Array, ...]],
     dtype,
-):
-    """This block's initial state, walls imposed and constraints satisfied; arguments as of `initial_fields`."""
+) -> tuple[dict[str, tuple[Array, ...]], Any]:
+    """This block's initial fields as they are given, and the state that the model makes of them.
+
+    Arguments as of `initial_fields`.
+    """
     first = model.parts_at_start(params)
     model = model if first is None else model.with_parts(first)
     fields = initial_fields(config, model, values, member, files, dtype)
-    start = jnp.zeros((), dtype)
-    state = model.state_from(fields, params)
-
-    def constrained(state):
-        return model.constrain(start, start, state, params)
-
-    # Twice: the first projection's rounding is that of a large correction, the second one's of a small one.
-    if isinstance(model, ExplicitModel) and model.loops_over_stages:
-        # Reverse mode forms it again, as it does the stages, where it would keep hundreds of arrays.
-        steady, state = steady_carry(jax.checkpoint(constrained, prevent_cse=False), state)
-        return jax.lax.fori_loop(0, 2, lambda _, state: steady(state), state)
-    return constrained(constrained(state))
+    return fields, taken_state(model, fields, params, dtype)
 
 
 def initial_fields(
@@ -391,19 +382,12 @@ def exact_errors(config: Config, model: GridModel, fields: Mapping[str, Array], 
     """Relative root-mean-square errors against the `exact` formulas, by `error_<variable>`."""
     errors = {}
     for name, known in exact_solution(config, model, values).items():
-        u, exact, sizes = fields[name], known(t), _volumes(model, fields[name].dtype)
+        u, exact, sizes = fields[name], known(t), cell_volumes(model, fields[name].dtype)
         square = model.domain.sum(scaled((u - exact) ** 2, sizes)) / jnp.maximum(
             model.domain.sum(scaled(exact**2, sizes)), jnp.finfo(u.dtype).tiny
         )
         errors[f"error_{name}"] = jnp.sqrt(square)
     return errors
-
-
-def _volumes(model: GridModel, dtype) -> float | Array:
-    """Volumes of the cells over their mean: 1.0 on a uniform grid."""
-    layout = next(layout for layouts in model.component_layouts().values() for layout in layouts)
-    spacing, mean = model.domain.spacing(layout, 0, dtype), model.domain.grid.mean_spacing
-    return ring_volumes(math.prod(map(relative, spacing, mean)), model.domain, layout, dtype)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -49,10 +49,10 @@ class Uncertainty:
     unconverged: dict[str, float]
 
 
-class Draws(NamedTuple):
-    """samples: a tree like the latent, a leading axis of draws. left: the largest relative residual of their solves."""
+class Draw(NamedTuple):
+    """sample: a tree like the latent. left: the relative residual of its solve."""
 
-    samples: Any
+    sample: Any
     left: Array
 
 
@@ -116,8 +116,8 @@ def uncertainty_of_numbers(sensitivity: Sensitivity, names: Sequence[str]) -> Un
     return Uncertainty(deviations, tuple(undetermined), unconverged)
 
 
-def posterior_samples(problem: LeastSquares, latent, count: int, seed: int = 0) -> Draws:
-    """`count` draws from the normal distribution with mean `latent` and covariance (J^T J)^-1, leading axis first.
+def posterior_draw(problem: LeastSquares, latent, key: Array) -> Draw:
+    """A draw from the normal distribution with mean `latent` and covariance (J^T J)^-1.
 
     H^-1 J^T xi with H = J^T J and xi standard normal in the space of residuals, priors among them, has covariance
     H^-1 J^T J H^-1 = H^-1 (Bardsley et al. 2014, "randomize then optimize", for a linear problem). What the residuals
@@ -125,15 +125,16 @@ def posterior_samples(problem: LeastSquares, latent, count: int, seed: int = 0) 
     """
     residuals, pull = jax.vjp(problem.residuals, latent)
     leaves, tree = jax.tree.flatten(residuals)
+    keys = jax.random.split(key, len(leaves))
+    noise = [jax.random.normal(k, r.shape, r.dtype) for k, r in zip(keys, leaves, strict=True)]
+    right = pull(jax.tree.unflatten(tree, noise))[0]
+    departure, left = _solved(problem.residuals, latent, pull, right)
+    return Draw(jax.tree.map(jnp.add, latent, departure), left)
 
-    def right(key):
-        keys = jax.random.split(key, len(leaves))
-        noise = [jax.random.normal(k, r.shape, r.dtype) for k, r in zip(keys, leaves, strict=True)]
-        return pull(jax.tree.unflatten(tree, noise))[0]
 
-    rights = jax.lax.map(right, jax.random.split(jax.random.key(seed), count))
-    departures, left = jax.lax.map(lambda r: _solved(problem.residuals, latent, pull, r), rights)
-    return Draws(jax.tree.map(lambda u, d: u[None] + d, latent, departures), jnp.max(left))
+def draw_keys(count: int, seed: int = 0) -> Array:
+    """The keys of `count` draws."""
+    return jax.random.split(jax.random.key(seed), count)
 
 
 def converged(left) -> bool:

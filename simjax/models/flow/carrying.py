@@ -77,6 +77,7 @@ class CarryingFlow(ExplicitModel, Balanced):
     units: ClassVar[str]
 
     troubles = TROUBLES
+    taken_through = incompressible.Incompressible.taken_through
 
     flow: incompressible.Incompressible
     layout: FieldLayout

@@ -175,6 +175,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
 
     viscosity_is_implicit: ClassVar[bool] = False
     troubles = TROUBLES
+    taken_through = "the projection on velocities without divergence, with sides and bodies imposed"
     domain: Domain
     layouts: tuple[FieldLayout, ...]
     forces: tuple[Force | None, ...]

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 from jax import Array
@@ -84,6 +84,15 @@ def measures_of(grid: Grid, scalars: int) -> dict[str, Measure]:
 
 class GasReadings:
     """Diagnostics and variables of a gas; beside `models.gas.compressible`."""
+
+    taken_through: ClassVar[str] = "the floors of density and pressure"
+
+    def fields_from(self: Any, names, state, params):
+        """Initial fields that floors may raise."""
+        if params.density_floor is None and params.pressure_floor is None:
+            return {}
+        w = riemann.primitive(conserved_of(state), params.gamma)
+        return {"density": (w.density,), "velocity": w.velocity, "pressure": (w.pressure,), "scalars": w.scalars}
 
     def diagnostics(self: Any, t, state, params):
         """Totals of mass, momentum and energy (integrals); the largest |u| / c; least density and pressure; on request

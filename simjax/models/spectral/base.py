@@ -2,6 +2,7 @@
 
 import abc
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from typing import Any, ClassVar
 
 import jax
@@ -214,6 +215,13 @@ class SpectralModel(SemilinearModel):
 
     def state_from(self, fields, params):
         return {name: self.to_spectrum(fields[name][0]) for name in self.fields}
+
+    def fields_from(self, names, state, params):
+        return {name: (self.to_grid(state[name]),) for name in self.fields}
+
+    @property
+    def taken_through(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return f"dealiasing, which keeps {Fraction(self.dealiasing).limit_denominator(64)} of the wavenumbers"
 
     def outputs(self):
         offset = (CENTER,) * self.domain.grid.ndim

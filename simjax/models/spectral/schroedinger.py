@@ -101,6 +101,10 @@ class Schroedinger(SpectralModel):
     def state_from(self, fields, params):
         return {"psi": self.to_spectrum(lax.complex(fields["real_part"][0], fields["imaginary_part"][0]))}
 
+    def fields_from(self, names, state, params):
+        psi = self.to_grid(state["psi"])
+        return {"real_part": (psi.real,), "imaginary_part": (psi.imag,)}
+
     def outputs(self):
         offset = (CENTER,) * self.domain.grid.ndim
         return tuple(

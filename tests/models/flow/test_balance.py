@@ -168,7 +168,10 @@ def test_a_configuration_is_refused_for_every_member():
     check_sides(channel("6*y*(1-y)"), grid)
     with pytest.raises(ConfigurationError, match="boundaries.x.upper by 2.0"):
         check_sides(channel("3*y*(1-y)"), grid)
-    shares = {"parameters": {"share": 1.0}, "ensemble": {"size": 3}}
+    shares = {
+        "parameters": {"share": 1.0},
+        "ensemble": {"size": 3, "vary": {"parameters.share": {"values": [1.0, 1.0, 1.0]}}},
+    }
     check_sides(channel("6*share*y*(1-y)", **shares), grid)
     vary = {"ensemble": {"size": 3, "vary": {"parameters.share": {"values": [1.0, 1.0, 0.5]}}}}
     with pytest.raises(ConfigurationError, match="boundaries.x.upper by 2.0"):

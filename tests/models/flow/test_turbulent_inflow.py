@@ -143,12 +143,16 @@ def test_a_program_takes_seeds_of_other_runs():
     assert np.abs(one - wanted).max() > 0.01
 
 
+BESIDE = {"parameters.beside": {"values": [1.0, 2.0]}}  # a number that nothing depends on
+
+
 @pytest.mark.slow
 def test_members_draw_eddies_of_their_own_by_their_numbers(tmp_path):
     quiet = {"root": str(tmp_path), "report": False, "animation": False}
     whole = inflow(ensemble={"size": 3}, output=quiet).run().ds.velocity_x.values
     last = inflow(ensemble={"numbers": [2], "size": 1}, output=quiet).run().ds.velocity_x.values
-    alike = inflow(ensemble={"size": 2, "noise": "shared"}, output=quiet).run().ds.velocity_x.values
+    same = {"parameters": {"beside": 1.0}, "ensemble": {"size": 2, "noise": "shared", "vary": BESIDE}}
+    alike = inflow(**same, output=quiet).run().ds.velocity_x.values
     spread = np.abs(np.diff(whole, axis=0)).max(axis=tuple(range(1, whole.ndim)))
     assert spread.min() > 0.01
     np.testing.assert_array_equal(last[0], whole[2])

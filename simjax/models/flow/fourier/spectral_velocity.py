@@ -91,6 +91,13 @@ class SpectralVelocity(SpectralFlow):
         velocity = tuple(self.to_spectrum(u) for u in fields["velocity"])
         return {"velocity": project(self.basis.wavenumbers(precision_of(velocity)), velocity)}
 
+    def fields_from(self, names, state, params):
+        return {"velocity": tuple(self.to_grid(u) for u in state["velocity"])}
+
+    @property
+    def taken_through(self):
+        return f"the projection on velocities without divergence and {super().taken_through}"
+
     def outputs(self):
         return (*self.velocity_outputs(), vorticity_output(3))
 

@@ -100,6 +100,19 @@ class Vorticity(SpectralFlow):
         vorticity = _curl(k, 0, velocity[0]) + _curl(k, 1, velocity[1])
         return {"vorticity": vorticity if state is None else vorticity + self._without_mean(state["vorticity"])}
 
+    def fields_from(self, names, state, params):
+        """The vorticity, or the velocity; of both together no way leads back."""
+        if {"vorticity", "velocity"} <= {*names}:
+            return {}
+        k = self.basis.wavenumbers(precision_of(state))
+        vorticity = self.to_grid(self._without_mean(state["vorticity"]))
+        return {"vorticity": (vorticity,), "velocity": tuple(self.to_grid(u) for u in self.velocity(k, state))}
+
+    @property
+    def taken_through(self):
+        """The words for it: a vorticity has no mean, and a velocity no divergence."""
+        return f"what a periodic flow without divergence can have, and {super().taken_through}"
+
     def _without_mean(self, vorticity: Array) -> Array:
         return jnp.where(square_of(self.basis.indices()) == 0, 0, vorticity)
 
