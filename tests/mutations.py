@@ -1267,9 +1267,9 @@ MUTATIONS = [
     ),
     Mutation(
         "the fluxes of one side are those of the other",
-        "models/conserved.py",
-        "start = 0 if side == LOWER",
-        "start = 0 if side != LOWER",
+        "core/face_planes.py",
+        "return 0 if self.number == 0 else cells",
+        "return cells if self.number == 0 else 0",
         "tests/driver/test_balances.py::test_an_open_box_with_sources_closes_at_every_step",
     ),
     Mutation(
@@ -1380,8 +1380,8 @@ MUTATIONS = [
     Mutation(
         "a wall takes the work that it does",
         "models/flow/step/budgets.py",
-        "work = work + self._on_side",
-        "work = work - self._on_side",
+        "work = work + momentum_fluxes.areas(",
+        "work = work - momentum_fluxes.areas(",
         "tests/models/flow/test_budgets.py::test_a_wall_that_drags_a_flow_along",
     ),
     Mutation(
