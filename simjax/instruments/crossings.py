@@ -79,13 +79,13 @@ class Through(OfSite):
         if not self.box or value.keys() != {*ENDS}:
             problems.add(path, dict(value), self.allowed)
             return None
-        corners = {end: Point(site).read(f"{path}.{end}", value[end], problems) for end in ENDS}
-        if any(corner is None for corner in corners.values()):
+        lower, upper = (Point(site).read(f"{path}.{end}", value[end], problems) for end in ENDS)
+        if lower is None or upper is None:
             return None
-        if not all(a < b for a, b in zip(*corners.values(), strict=True)):
+        if not all(a < b for a, b in zip(lower, upper, strict=True)):
             problems.add(f"{path}.upper", value["upper"], f"a point above lower={value['lower']} on each axis")
             return None
-        return {end: list(corner) for end, corner in corners.items()}
+        return {"lower": list(lower), "upper": list(upper)}
 
     def _side(self, path: str, value: str, site: Site, problems: ConfigErrors) -> str | None:
         sides = [f"{axis}_{end}" for axis in site.axes for end in ENDS]

@@ -304,6 +304,7 @@ class Wall(Instrument):
     def read(self, view):
         axis, end = self.side
         domain, plane = view.domain, FacePlane.of_side(view.domain, axis, end)
+        assert view.wall is not None
         density, viscosity = view.wall(plane)
         fluxes = view.fluxes(plane)
         along = [fluxes[f"momentum_{name}"] for k, name in enumerate(AXES[: domain.grid.ndim]) if k != axis]
