@@ -12,22 +12,18 @@ from jax import Array
 from jax.sharding import PartitionSpec
 
 from simjax.core.domain import Domain
-from simjax.core.face_planes import FacePlane
 from simjax.core.model import Output
 from simjax.errors import ConfigurationError
-from simjax.grid import AXES, UPPER, place_attributes
+from simjax.grid import AXES, place_attributes
 from simjax.instruments.cell_places import cell_coordinates
 from simjax.instruments.crossings import Crossing, Part, Through, crossings
 from simjax.instruments.instrument import Coordinate, Instrument, Layout
-from simjax.instruments.places import line_of
 from simjax.schema.instrument_declarations import instrument
 from simjax.schema.kinds import Choice, Real, key
 from simjax.schema.site import Refusal, Site
 from simjax.schema.units import product_of_units, to_the_power
 
 TOTAL, MEAN, MAP = "total", "mean", "map"
-FRICTION_VELOCITY, COEFFICIENT = "friction_velocity", "friction_coefficient"
-Y_PLUS, LARGEST = "y_plus", "y_plus_largest"
 PART = "part"
 
 
@@ -271,99 +267,3 @@ FRICTION_VELOCITY, Y_PLUS, LARGEST, COEFFICIENT = (
     "y_plus_largest",
     "friction_coefficient",
 )
-
-
-def _first_centre(domain: Domain, axis: int, end: int) -> Any:
-    """The distance of the first cell's centre from a side."""
-    if (line := line_of(domain, axis)) is None:
-        return 0.5 * domain.grid.mean_spacing[axis]
-    faces, centers = line
-    return faces[-1] - centers[-1] if end == UPPER else centers[0] - faces[0]
-
-
-@instrument("wall")
-class Wall(Instrument):
-    """Friction at a wall: u_tau = sqrt(|<tau>| / rho), y+ = u_tau y / nu of the centre of the first cell.
-
-    <tau>: the mean friction over the wall, a vector along it. y_plus_largest: from the largest friction on the faces of
-    a cell. friction_coefficient: 2 |<tau>| / (rho U^2) with the reference speed U.
-    """
-
-    variable: str = eqx.field(static=True)
-
-    @dataclasses.dataclass(frozen=True)
-    class Keys:
-        side: str = key(Through(box=False, inside=False), about="side of the grid")
-        speed: float | None = key(Real(above=0.0, formula=True), None, about="speed of a friction coefficient")
-
-    side: tuple[int, int] = eqx.field(static=True)
-    speed: float | None = eqx.field(static=True)
-
-    of_fields = False
-
-    def read(self, view):
-        axis, end = self.side
-        domain, plane = view.domain, FacePlane.of_side(view.domain, axis, end)
-        assert view.wall is not None
-        density, viscosity = view.wall(plane)
-        fluxes = view.fluxes(plane)
-        along = [fluxes[f"momentum_{name}"] for k, name in enumerate(AXES[: domain.grid.ndim]) if k != axis]
-        if self.variable == LARGEST:
-            squares = sum(one.density**2 for one in along)
-            friction = domain.max(plane.counted(domain, jnp.sqrt(squares)))
-        else:
-            parts = []
-            for one in along:
-                whole = jnp.sum(jnp.broadcast_to(one.areas, one.density.shape))
-                total, area = domain.total((one.total(domain, plane), plane.counted(domain, whole)))
-                parts.append(total / area)
-            friction = jnp.sqrt(sum(part**2 for part in parts))
-        if self.variable == COEFFICIENT:
-            assert self.speed is not None
-            return 2 * friction / (density * self.speed**2)
-        speed = jnp.sqrt(friction / density)
-        if self.variable == FRICTION_VELOCITY:
-            return speed
-        return speed * jnp.asarray(_first_centre(domain, axis, end), speed.dtype) / viscosity
-
-    # ------------------------------------------------------------------ in configurations
-
-    @classmethod
-    def unavailable(cls, site):
-        if site.ndim < 2:
-            return "expected a grid of 2 or 3 axes, as nothing flows along a wall on one of 1"
-        if any(name.startswith("momentum") for name in site.schema.passing(site.ndim, site.counts)):
-            return ""
-        return f"model={site.schema.name} has no momentum that walls take; expected a flow or a gas"
-
-    @classmethod
-    def refusals(cls, of, given, site):
-        yield from steps_refusals(site)
-
-    @classmethod
-    def readings(cls, source, written):
-        names = (FRICTION_VELOCITY, Y_PLUS, LARGEST)
-        return {name: () for name in (*names, *([COEFFICIENT] if "speed" in source.given else []))}
-
-    @classmethod
-    def made(cls, source, run):
-        side = source.given["side"]
-        (one,) = crossings(source.name, run.domain.grid, side)
-        axis = one.plane.axis
-        along = tuple(f"momentum_{name}" for k, name in enumerate(AXES[: run.domain.grid.ndim]) if k != axis)
-        told = run.model.unknown_fluxes(along, one.plane) or run.model.frictionless(run.described_params)
-        if told:
-            raise ConfigurationError(f"outputs, {source.name}: {told}.")
-        schema, place = run.config.schema, f"at the {side[2:]} {side[0]} side"
-        speed = product_of_units(schema.length_units, to_the_power(schema.time_units, -1))
-        about = {
-            FRICTION_VELOCITY: (speed, f"friction velocity {place}"),
-            Y_PLUS: ("1", f"y+ of the first cell {place}"),
-            LARGEST: ("1", f"largest y+ of the first cells {place}"),
-            COEFFICIENT: ("1", f"friction coefficient {place}"),
-        }
-        wall = axis, UPPER if one.plane.number else 0
-        return {
-            name: (cls(name, wall, source.given.get("speed")), Output(name, (), *about[name]))
-            for name in cls.readings(source, {})
-        }

@@ -27,7 +27,7 @@ HOMES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "surface_integral": ("surfaces", (FIELDS,)),
     "flux": ("fluxes", (FIELDS,)),
     "nusselt": ("fluxes", (FIELDS,)),
-    "wall": ("fluxes", (FIELDS,)),
+    "wall": ("walls", (FIELDS,)),
     "force_coefficients": ("force_coefficients", (FIELDS,)),
     "structure_function": ("two_points", (FIELDS,)),
     "correlation": ("two_points", (FIELDS,)),

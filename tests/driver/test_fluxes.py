@@ -224,6 +224,10 @@ def test_a_laminar_channel_has_the_friction_that_drives_it(tmp_path):
         np.testing.assert_allclose(found.y_plus_largest.values, speed / 16 / 0.02, rtol=1e-12)
         np.testing.assert_allclose(found.friction_coefficient.values, 2 * 0.15 / 4, rtol=1e-12)
         assert found.friction_velocity.attrs["units"] == "m s-1"
+    told = (
+        f"y+ of the first cells at the start: {speed / 16 / 0.02:.3g} at y_lower, {speed / 16 / 0.02:.3g} at y_upper."
+    )
+    assert told in (folder / "run.log").read_text()
 
 
 @pytest.mark.slow
@@ -346,6 +350,24 @@ def test_fluxes_have_derivatives():
     # Central differences: their own error and rounding are some 1e-9.
     assert abs(slope - (at(0.05 + 1e-5) - at(0.05 - 1e-5)) / 2e-5) < 1e-6 * abs(slope)
     assert abs(slope) > 1e-3
+
+
+@pytest.mark.slow
+def test_a_wall_at_rest_has_a_derivative():
+    """The root of no friction has none by itself; here it is zero, and not NaN, whatever the loss is made of."""
+    resting = {
+        "initial": {"velocity": ["0", "0"], "temperature": "0"},
+        "physics.gravity": [0, 0],
+        "boundaries": "no_slip",
+    }
+    config = validate(changed(HEATED, {"outputs": [{"wall": {"side": "y_lower"}}], **resting}))
+    function = sj.Simulation(config).differentiable(variables=["wall"])
+
+    def loss(viscosity):
+        found = function({"viscosity": viscosity}).observed["wall"]
+        return viscosity**2 + found["friction_velocity"][-1] + found["y_plus_largest"][-1]
+
+    np.testing.assert_allclose(jax.grad(loss)(0.05), 0.1, rtol=1e-6)
 
 
 # ---------------------------------------------------------------------- what is refused

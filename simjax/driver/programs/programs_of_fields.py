@@ -37,6 +37,7 @@ from simjax.driver.start.taken_start import TOLD, changed_shares, taken_fields
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.instruments.instrument import View
+from simjax.instruments.walls import read_walls, told_walls, walls_of
 from simjax.integrators.storage import Stored, is_kept
 from simjax.io.body_files import BodyField
 from simjax.io.initial import FieldFile, require_finite
@@ -94,6 +95,7 @@ class CompiledFields(CompiledRun):
         self.state_specs = self._member_specs(self.model.partition_specs(self._member, params)[0])
         self._faults: Callable | None = None
         self._starter: Callable | None = None
+        self.first_cells: dict[str, float] = {}  # y+ at walls, of the start that was made last
         self._statistics: Callable | None = None
         self.values = self._place_values()
         self.fields, found = self._read_files()
@@ -338,17 +340,23 @@ class CompiledFields(CompiledRun):
             def begin(values, files, member):
                 model, params = self.build(values, files)
                 given, state = self._begun(self.config, model, params, values, member, files)
-                return self._kept(model, state, params), changed_shares(model, given, state, params)
+                heights = read_walls(walls, model, jnp.zeros((), self.dtype), state, params)
+                return self._kept(model, state, params), changed_shares(model, given, state, params), heights
 
-            specs, results = (self._one, self._file_specs, self._one), (self.state_specs, self._one)
+            walls = walls_of(self.config, self.model, self.described_params)
+            specs, results = (self._one, self._file_specs, self._one), (self.state_specs, self._one, self._one)
             self._starter = self._compile(begin, (0, None, 0), specs, results, name="start")
         return self._starter
 
     def start(self):
-        state, shares = self.starter()(self.values, self.files, self._place_members())
+        state, shares, heights = self.starter()(self.values, self.files, self._place_members())
+        self.first_cells = {side: float(np.max(whole(height))) for side, height in heights.items()}
         largest = {f"initial.{name}": float(np.max(whole(share))) for name, share in shares.items()}
         self.start_changes = {path: share for path, share in largest.items() if share >= TOLD}
         return self._begun_state(state), self._zero_clock()
+
+    def told_start(self):
+        return [*super().told_start(), *told_walls(self.first_cells)]
 
     def faulty(self, model, state, params):
         masks = [~jnp.isfinite(u) for u in jax.tree.leaves(state)] + list(model.unphysical(state, params).values())
