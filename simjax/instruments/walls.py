@@ -64,7 +64,7 @@ class Wall(Instrument):
         fluxes = view.fluxes(plane)
         along = [fluxes[f"momentum_{name}"] for k, name in enumerate(AXES[: domain.grid.ndim]) if k != axis]
         if self.variable == LARGEST:
-            squares = sum(one.density**2 for one in along)
+            squares = sum((one.density**2 for one in along[1:]), along[0].density ** 2)
             friction = domain.max(plane.counted(domain, root(squares)))
         else:
             parts = []
@@ -72,7 +72,7 @@ class Wall(Instrument):
                 whole = jnp.sum(jnp.broadcast_to(one.areas, one.density.shape))
                 total, area = domain.total((one.total(domain, plane), plane.counted(domain, whole)))
                 parts.append(total / area)
-            friction = root(sum(part**2 for part in parts))
+            friction = root(sum((part**2 for part in parts[1:]), parts[0] ** 2))
         if self.variable == COEFFICIENT:
             assert self.speed is not None
             return 2 * friction / (density * self.speed**2)

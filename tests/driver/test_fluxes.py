@@ -357,8 +357,7 @@ def test_a_wall_at_rest_has_a_derivative():
     """The root of no friction has none by itself; here it is zero, and not NaN, whatever the loss is made of."""
     resting = {
         "initial": {"velocity": ["0", "0"], "temperature": "0"},
-        "physics.gravity": [0, 0],
-        "boundaries": "no_slip",
+        "boundaries": {"y": "no_slip"},
     }
     config = validate(changed(HEATED, {"outputs": [{"wall": {"side": "y_lower"}}], **resting}))
     function = sj.Simulation(config).differentiable(variables=["wall"])
