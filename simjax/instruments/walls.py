@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -9,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from simjax.core.domain import Domain
-from simjax.core.face_planes import FacePlane
+from simjax.core.face_planes import FacePlane, Flux
 from simjax.core.model import Output
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, LOWER, UPPER
@@ -26,6 +27,11 @@ FRICTION_VELOCITY, COEFFICIENT = "friction_velocity", "friction_coefficient"
 Y_PLUS, LARGEST = "y_plus", "y_plus_largest"
 WALLS = ("no_slip", "wall_model")
 """Kinds of sides that have friction and let nothing pass."""
+
+
+def _length(components: Sequence[Array]) -> Array:
+    """The length of a vector, with the derivative zero at zero."""
+    return root(jnp.sum(jnp.stack(components) ** 2, axis=0))
 
 
 def _first_centre(domain: Domain, axis: int, end: int) -> Any:
@@ -64,15 +70,9 @@ class Wall(Instrument):
         fluxes = view.fluxes(plane)
         along = [fluxes[f"momentum_{name}"] for k, name in enumerate(AXES[: domain.grid.ndim]) if k != axis]
         if self.variable == LARGEST:
-            squares = sum((one.density**2 for one in along[1:]), along[0].density ** 2)
-            friction = domain.max(plane.counted(domain, root(squares)))
+            friction: Any = domain.max(plane.counted(domain, _length([one.density for one in along])))
         else:
-            parts = []
-            for one in along:
-                whole = jnp.sum(jnp.broadcast_to(one.areas, one.density.shape))
-                total, area = domain.total((one.total(domain, plane), plane.counted(domain, whole)))
-                parts.append(total / area)
-            friction = root(sum((part**2 for part in parts[1:]), parts[0] ** 2))
+            friction = _length([self._mean(domain, plane, one) for one in along])
         if self.variable == COEFFICIENT:
             assert self.speed is not None
             return 2 * friction / (density * self.speed**2)
@@ -80,6 +80,12 @@ class Wall(Instrument):
         if self.variable == FRICTION_VELOCITY:
             return speed
         return speed * jnp.asarray(_first_centre(domain, axis, end), speed.dtype) / viscosity
+
+    @staticmethod
+    def _mean(domain: Domain, plane: FacePlane, flux: Flux) -> Array:
+        whole = jnp.sum(jnp.broadcast_to(flux.areas, flux.density.shape))
+        total, area = domain.total((flux.total(domain, plane), plane.counted(domain, whole)))
+        return total / area
 
     # ------------------------------------------------------------------ in configurations
 
