@@ -92,8 +92,10 @@ def without_spike(values: np.ndarray) -> tuple[np.ndarray, str]:
     if values.shape[-1] <= FEWEST or not finite.size:
         return values, ""
     low, high = float(finite.min()), float(finite.max())
-    least = max(SPIKE * (high - low), LARGE * max(abs(low), abs(high)))
+    largest = max(abs(low), abs(high))
+    least = max(SPIKE * (high - low), LARGE * largest)
     off = np.maximum(values[..., 0] - high, low - values[..., 0])
+    off = np.where(np.abs(values[..., 0]) > largest, off, 0.0)  # what begins at zero is no spike
     if not (off > least).any():
         return values, ""
     shown = values.copy()

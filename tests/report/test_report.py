@@ -191,7 +191,7 @@ def test_only_the_lines_that_differ_are_marked():
 
 @pytest.mark.parametrize(
     ("first", "left_out"),
-    [(64.0, True), (-60.0, True), (9.1, True), (8.9, False), (4.0, False), (np.nan, False)],
+    [(64.0, True), (-60.0, True), (9.1, True), (8.9, False), (4.0, False), (-3.0, False), (np.nan, False)],
 )
 def test_a_spike_at_the_start_is_left_out_of_a_curve(first, left_out):
     """The others reach from 3 to 4.5: 4.5 above them, three times their range, is the limit."""
