@@ -113,7 +113,8 @@ class SurfaceIntegral(Instrument):
         for axis, upper in zip(site.axes, site.upper, strict=True):
             if places.get(axis) == upper and not site.is_periodic(axis):
                 found = f"a flux at {axis}={upper:g} is in the upper wall, where no values are kept"
-                yield Refusal("", f"a plane below the wall: {found}; what goes through the wall is what its side says")
+                hint = f"write {{flux: {{through: {axis}_upper}}}} for what passes the wall"
+                yield Refusal("", f"a plane below the wall: {found}", hint=hint)
 
     @classmethod
     def readings(cls, source, written):
