@@ -13,6 +13,7 @@ from scipy.special import j0, j1, jn_zeros
 import simjax as sj
 from simjax.core.boundary import Dirichlet, Inflow, Neumann, NoSlipWall, Outflow, Periodic, SlipWall, center_layout
 from simjax.core.domain import Domain
+from simjax.core.face_planes import FacePlane
 from simjax.core.mappings import lines
 from simjax.errors import ConfigurationError
 from simjax.grid import LOWER, UPPER, Grid
@@ -105,7 +106,11 @@ def test_momentum_along_z_and_energy_have_budgets():
     def look(state):
         change = model.rhs(0.0, state, params)
         inner = model.domain.impose(change.velocity, model.projection.still_walls())
-        accounts = [model.passing(0.0, state, params, axis, side) for axis in range(2) for side in (LOWER, UPPER)]
+        accounts = [
+            model.passing(0.0, state, params, FacePlane.of_side(model.domain, axis, side))
+            for axis in range(2)
+            for side in (LOWER, UPPER)
+        ]
         return inner, model.amounts(change, params), accounts, model.made(0.0, state, params)
 
     inner, amounts, accounts, made = look(state)

@@ -23,6 +23,7 @@ from exact_flows import (
 import simjax as sj
 from simjax.core.boundary import Dirichlet, NoSlipWall
 from simjax.core.domain import Domain
+from simjax.core.face_planes import FacePlane
 from simjax.core.mappings import lines
 from simjax.errors import ConfigurationError
 from simjax.grid import Grid
@@ -292,7 +293,7 @@ def test_eddies_carry_a_scalar_at_their_own_rate():
 
         @jax.jit
         def look(params, model=model, state=state):
-            through = model.passing(0.0, state, params, 1, 0)["concentration"]
+            through = model.passing(0.0, state, params, FacePlane(1, 0))["concentration"]
             return model.rhs(0.0, state, params).concentration, through, jnp.min(model.stable_dt(state, params))
 
         flow = (jnp.asarray(0.1), jnp.asarray(0.0))

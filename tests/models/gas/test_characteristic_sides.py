@@ -14,6 +14,7 @@ from gas_runs import IDEAL, MUSCL, centers, gas, run, seen, start
 
 import simjax as sj
 from simjax.core.boundary import SlipWall
+from simjax.core.face_planes import FacePlane
 from simjax.errors import ConfigurationError
 from simjax.integrators.table import INTEGRATORS
 from simjax.models.gas.boundaries import CharacteristicInflow, CharacteristicOutflow, GasInflow, GasOutflow
@@ -275,7 +276,10 @@ def test_what_passes_them_is_what_the_gas_loses():
     @jax.jit
     def rates(state):
         slope = model.rhs(0.0, state, IDEAL)
-        ends = [[model.passing(0.0, state, IDEAL, axis, end) for end in (0, 1)] for axis in (0, 1)]
+        ends = [
+            [model.passing(0.0, state, IDEAL, FacePlane.of_side(model.domain, axis, end)) for end in (0, 1)]
+            for axis in (0, 1)
+        ]
         return jnp.sum(slope.density) / 120, jnp.sum(slope.energy) / 120, ends
 
     mass, energy, ends = rates(state)

@@ -9,6 +9,7 @@ from exact_riemann import SOD
 from gas_runs import CLOSED, IDEAL, OPEN, PERIODIC, centers, gas, run, seen, start, tube
 from gas_speeds import jump
 
+from simjax.core.face_planes import FacePlane
 from simjax.integrators.table import INTEGRATORS
 from simjax.models.gas.compressible import Params
 from simjax.ops import igr
@@ -138,7 +139,7 @@ def test_what_passes_the_sides_is_what_the_gas_loses():
     x = centers(model)[0]
     state = start(model, 1 + 0.3 * jnp.sin(5 * x), (0.5 - x,), 1 + 0.2 * x)
     slope = model.rhs(0.0, state, IDEAL)
-    ends = [model.passing(0.0, state, IDEAL, 0, side) for side in (0, 1)]
+    ends = [model.passing(0.0, state, IDEAL, FacePlane.of_side(model.domain, 0, side)) for side in (0, 1)]
     for name, rate in (("mass", slope.density), ("momentum_x", slope.momentum[0]), ("energy", slope.energy)):
         # Tendencies of order one on 24 cells.
         wanted = float(ends[0][name] - ends[1][name])
