@@ -18,6 +18,7 @@ from simjax.grid import AXES, place_attributes
 from simjax.instruments.cell_places import cell_coordinates
 from simjax.instruments.crossings import Crossing, Part, Through, crossings
 from simjax.instruments.instrument import Coordinate, Instrument, Layout
+from simjax.ops.axisymmetric_divergence import RADIAL
 from simjax.schema.instrument_declarations import instrument
 from simjax.schema.kinds import Choice, Real, key
 from simjax.schema.site import Refusal, Site
@@ -78,7 +79,13 @@ class ThroughFaces(Instrument):
         Raises:
             ConfigurationError: they lie on no faces of cells, or the model does not know fluxes through them.
         """
-        found = crossings(source.name, run.domain.grid, through, source.given.get(PART))
+        part = source.given.get(PART)
+        if part and run.domain.grid.axisymmetric and AXES[RADIAL] in part:
+            raise ConfigurationError(
+                f"outputs, {source.name}.part: expected ends along {AXES[1 - RADIAL]}, and got some along the radius "
+                f"{AXES[RADIAL]}, where a part of a face is no part of its ring; write a box, or all of the plane."
+            )
+        found = crossings(source.name, run.domain.grid, through, part)
         for one in found:
             told = run.model.unknown_fluxes(source.of, one.plane)
             if told:

@@ -394,6 +394,9 @@ def test_what_has_no_flux_is_refused_in_a_sentence():
             "time": HEATED["time"],
         },
     )
+    ring = {"grid.axisymmetric": True, "boundaries.x": {"lower": "slip", "upper": "no_slip"}}
+    ring |= {"physics.gravity": [0, -1], "boundaries.y": "no_slip"}
+    assert "no part of its ring" in refused(flux("y_lower", part={"x": [0, 1]}), **ring)
     wall = [{"wall": {"side": "y_lower"}}]
     assert "expected physics.viscosity" in refused(wall, GAS, physics={"gamma": 1.4})
     number = {"through": "y_lower", "difference": 0, "length": 1}
