@@ -150,6 +150,8 @@ def walls_of(config: Any, model: Any, params: Any) -> dict[str, Wall]:
 
 def read_walls(walls: dict[str, Wall], model: Any, t, state, params) -> dict[str, Array]:
     """The readings of `walls_of` of a state, on this device."""
+    if not walls:  # a model without any need not tell of them
+        return {}
     fluxes = functools.cache(lambda plane: model.fluxes(t, state, params, plane))
     scales = functools.partial(model.wall_scales, t, state, params)
     view = View(model.domain, (), {}, dict, fluxes=fluxes, wall=scales)
