@@ -34,6 +34,7 @@ TINY = {
     "cavity": "grid.shape=[16,16] time.end=0.2 time.output_every=0.1",
     "fluid": "grid.shape=[16,16] time.end=0.02 time.output_every=0.01",
     "passive_scalar": "grid.shape=[16,16] time.end=0.2",
+    "shock_bubble": "grid.shape=[48,16] time.end=0.02 time.output_every=0.01",
     "atoms.npz": "time.end=0.1",
     "dye.nc": "grid.shape=[16,16] time.end=0.2",
     "my_pde": "grid.shape=[16,16] time.end=0.2 time.output_every=0.1",
