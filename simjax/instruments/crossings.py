@@ -130,7 +130,7 @@ def crossings(name: str, grid: Grid, through: Any, part: Mapping[str, Any] | Non
     Raises:
         ConfigurationError: a place lies on no faces of cells.
     """
-    ends = None if part is None else part_of(grid, part)
+    ends = None if part is None else _part_of(grid, part)
     if isinstance(through, str):
         axis, end = AXES.index(through[0]), ENDS.index(through[2:])
         number = grid.shape[axis] if end == UPPER else 0
@@ -144,7 +144,7 @@ def crossings(name: str, grid: Grid, through: Any, part: Mapping[str, Any] | Non
     return tuple(Crossing(FacePlane(axis, number), sign, box) for axis, sign, number in planes)
 
 
-def part_of(grid: Grid, part: Mapping[str, Any]) -> tuple[tuple[float, float], ...]:
+def _part_of(grid: Grid, part: Mapping[str, Any]) -> tuple[tuple[float, float], ...]:
     """The ends of a part of a plane along each axis; all of those that are not named."""
     whole = zip(AXES, grid.lower, grid.upper, strict=False)
     return tuple((float(a), float(b)) for a, b in (part.get(axis, (low, high)) for axis, low, high in whole))

@@ -95,10 +95,6 @@ class Balanced(Accountable):
         """The coefficient k of the part -k dq/dx of a flux, by the quantities that have one number."""
         return {}
 
-    def wall_scales(self, t, state, params, plane: FacePlane) -> tuple[Array, Array]:
-        """Density and kinematic viscosity at a wall, means over it, of models with momentum."""
-        raise NotImplementedError
-
     def frictionless(self, params) -> str:
         """Tell, as an error does, why walls have no friction; "" if they have."""
         return ""

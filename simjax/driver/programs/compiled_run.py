@@ -67,7 +67,7 @@ class CompiledRun(SteppedRun):
     notes: list[str]
     particles: int | None = None
     start_changes: dict[str, float]
-    """What the model changed of the start, by path: relative L2 norms of fields, the number of wrapped particles."""
+    """Changes of the start by the model, by path: relative L2 norms of fields, the number of wrapped particles."""
 
     def __init__(self, config: Config, given: Sequence[str] = (), absent: Sequence = (), start: Any = None):
         super().__init__(config, given, absent)

@@ -43,6 +43,7 @@ class GasBalances(Balanced):
         )
 
     def wall_scales(self: Any, t, state, params, plane):
+        """Density and kinematic viscosity, means over a wall."""
         place = 0 if plane.number == 0 else state.density.shape[plane.axis] - 1
         beside = lax.slice_in_dim(state.density, place, place + 1, axis=plane.axis)
         flux = through_cells(self.domain, beside, self._widths(beside.dtype), plane)

@@ -119,6 +119,7 @@ class FlowBudgets(Balanced):
         return momentum_fluxes.offset(self, name)
 
     def wall_scales(self: Any, t, state, params, plane):
+        """Density, that which momentum is over, and kinematic viscosity."""
         return jnp.ones_like(params.viscosity), params.viscosity
 
     def made(self: Any, t, state, params) -> Accounts:
