@@ -7,7 +7,9 @@ from simjax.driver.result import Result as Result
 from simjax.driver.loop.goodput import Goodput as Goodput, goodput as goodput
 from simjax.report.picture import Picture as Picture
 from simjax.driver.differentiable import RunFunction as RunFunction
+from simjax.core.shots import Shots as Shots
 from simjax.io.read import open_run as open_run, open_output as open_output, check_files as check_files
+from simjax.io.far_field import far_field as far_field
 from simjax.io.universe import open_universe as open_universe
 from simjax.io.state_windows import TrajectoryWindows as TrajectoryWindows
 from simjax.data.batches import batches as batches
@@ -123,6 +125,8 @@ from simjax.models.gas.compressible import Compressible as Compressible
 from simjax.ops.gas import GasScheme as GasScheme
 from simjax.models.waves.acoustic import Acoustic as Acoustic
 from simjax.models.waves.maxwell import Maxwell as Maxwell
+from simjax.models.waves.incident_setup import IncidentWave as IncidentWave
+from simjax.models.waves.poles import DebyePole as DebyePole, DrudePole as DrudePole, LorentzPole as LorentzPole
 from simjax.models.spectral.nonlinear_waves import (
     ViscousBurgers as ViscousBurgers,
     KortewegDeVries as KortewegDeVries,

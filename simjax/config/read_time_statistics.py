@@ -1,4 +1,5 @@
-"""The section `statistics`: moments and extremes in time, of which variables, from when on and over which axes."""
+"""The section `statistics`: moments, extremes and Fourier integrals in time, of which variables, from when on and over
+which axes."""
 
 from __future__ import annotations
 
@@ -15,14 +16,16 @@ from simjax.schema.kinds import Choice, Integer, Kind, ListOf, Real, Text
 from simjax.schema.time_statistics import (
     COVARIANCE,
     DEFAULT_KINDS,
+    FOURIER,
     KINDS,
     PhaseConfig,
     StatisticsConfig,
     TimeStatistics,
 )
 
-KEYS = ("of", "kinds", "from", "every", "over", "window", "phase", "name")
+KEYS = ("of", "kinds", "from", "every", "over", "window", "phase", "frequencies", "reference", "name")
 PHASE = {"period": Real(above=0.0, formula=True), "bins": Integer(2, 10_000)}
+RANGE = {"from": Real(low=0.0, formula=True), "to": Real(above=0.0, formula=True), "count": Integer(2, 10_000)}
 QUANTITY = "quantities of the run, such as temperature, or the name of an instrument"
 EXAMPLE = "such as {of: [velocity], kinds: [mean, variance], from: 2.0}"
 
@@ -71,7 +74,9 @@ def _read_one(
         of: tuple[str, ...] | None = None
     else:
         of = _names(join(where, "of"), value["of"], known, context)
-    kinds = _names(join(where, "kinds"), value.get("kinds", DEFAULT_KINDS), Choice(KINDS), context)
+    default = (FOURIER,) if value.get("frequencies") is not None else DEFAULT_KINDS
+    kinds = _names(join(where, "kinds"), value.get("kinds", default), Choice(KINDS), context)
+    frequencies = _read_frequencies(join(where, "frequencies"), value.get("frequencies"), kinds, context)
     over = value.get("over")
     over = () if over in (None, [], ()) else _names(join(where, "over"), over, Choice(tuple(context.axes)), context)
     start = Real(low=0.0, formula=True).read(join(where, "from"), value.get("from", 0.0), problems)
@@ -91,9 +96,13 @@ def _read_one(
         problems.add(join(where, "over"), list(over), "no axes of particles", "leave over out")
         return None
     kinds = tuple(sorted(kinds, key=KINDS.index))
-    one = StatisticsConfig(name, of, kinds, start, every, tuple(sorted(over)), window, bool(named), phase)
+    reference = _read_reference(join(where, "reference"), value.get("reference"), frequencies, window, context)
+    one = StatisticsConfig(
+        name, of, kinds, start, every, tuple(sorted(over)), window, bool(named), phase, frequencies, reference
+    )
     _check_times(where, one, found["time"], context)
     _check_stretched(where, one, found["grid"], context)
+    _check_frequencies(where, one, context)
     if named:
         instrument = instruments[named[0]]
         # A balance has several numbers of each quantity.
@@ -116,13 +125,72 @@ def _read_phase(where: str, value: Any, context: Context) -> PhaseConfig | None:
     if not isinstance(value, Mapping):
         problems.add(where, value, "keys period and bins, such as {period: 0.5, bins: 16}, or null")
         return None
-    for key in value:
-        if key not in PHASE:
-            problems.unknown(where, key, tuple(PHASE))
-    for key in (key for key in PHASE if key not in value):
-        problems.say(join(where, key), f"{join(where, key)} is missing: expected {PHASE[key].allowed}")
-    found = {key: kind.read(join(where, key), value[key], problems) for key, kind in PHASE.items() if key in value}
+    found = _read_keys(where, value, PHASE, context)
     return PhaseConfig(**found) if len(problems) == before else None
+
+
+def _read_keys(where: str, value: Mapping[str, Any], kinds: Mapping[str, Kind], context: Context) -> dict[str, Any]:
+    """The values of keys that all have to be there; what is missing, unknown or wrong is told."""
+    problems = context.problems
+    for key in value:
+        if key not in kinds:
+            problems.unknown(where, key, tuple(kinds))
+    for key in (key for key in kinds if key not in value):
+        problems.say(join(where, key), f"{join(where, key)} is missing: expected {kinds[key].allowed}")
+    return {key: kind.read(join(where, key), value[key], problems) for key, kind in kinds.items() if key in value}
+
+
+def _read_frequencies(where: str, value: Any, kinds: tuple[str, ...] | None, context: Context) -> tuple[float, ...]:
+    """Frequencies of Fourier integrals; none where none are given, or after telling what is wrong."""
+    problems, before = context.problems, len(context.problems)
+    if value is None:
+        if kinds is not None and FOURIER in kinds:
+            expected = "a list such as [0.5, 1.0], or {from: 0.5, to: 1.5, count: 21}, for kinds=fourier"
+            problems.say(where, f"{where} is missing: expected {expected}")
+        return ()
+    if kinds is not None and FOURIER not in kinds:
+        problems.say(where, f"{where}: expected fourier among kinds, got {', '.join(kinds)}; write kinds: [fourier]")
+    if not isinstance(value, Mapping):
+        read = ListOf(Real(low=0.0, formula=True), 1, 10_000, noun="frequencies").read(where, value, problems)
+        return () if read is None else read
+    found = _read_keys(where, value, RANGE, context)
+    if len(problems) > before:
+        return ()
+    if found["to"] <= found["from"]:
+        problems.add(join(where, "to"), found["to"], f"a frequency above from={found['from']:g}")
+        return ()
+    apart = (found["to"] - found["from"]) / (found["count"] - 1)
+    return tuple(found["from"] + number * apart for number in range(found["count"]))
+
+
+def _read_reference(
+    where: str, value: Any, frequencies: tuple[float, ...], window: float | None, context: Context
+) -> Mapping[str, Any] | None:
+    """Values by key path of a reference run; None where there is none, or after telling what is wrong."""
+    problems = context.problems
+    if value is None:
+        return None
+    if not isinstance(value, Mapping) or not value or not all(isinstance(path, str) for path in value):
+        problems.add(where, value, "values by key path, such as {coefficients.permittivity: 1}, or null")
+        return None
+    if not frequencies:
+        problems.say(where, f"{where}: expected frequencies beside it, as Fourier integrals alone are compared")
+    if window is not None:
+        problems.say(where, f"{where}: expected one set over the whole run beside it; leave window out")
+    return dict(value)
+
+
+def _check_frequencies(where: str, one: StatisticsConfig, context: Context) -> None:
+    """Refuse what Fourier integrals have no sense with, or would have to guess at."""
+    if not one.frequencies:
+        return
+    problems = context.problems
+    if one.phase is not None:
+        problems.say(join(where, "phase"), f"{join(where, 'phase')}: expected none beside frequencies; leave it out")
+    largest = max(one.frequencies)
+    if not isinstance(one.every, str) and largest * one.every >= 0.5:
+        expected = f"frequencies below {0.5 / one.every:g}, of which each period has two samples in every={one.every:g}"
+        problems.add(join(where, "frequencies"), largest, expected, "write every: step")
 
 
 def _is_alone(where: str, instrument: str, of: tuple[str, ...], over: tuple[str, ...], context: Context) -> bool:

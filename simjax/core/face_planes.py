@@ -67,6 +67,19 @@ class Flux(NamedTuple):
         return plane.counted(domain, jnp.sum(self.density * self.areas))
 
 
+class WaveProduct(NamedTuple):
+    """A part of the energy flux of waves along an axis: `sign` times the product of two variables, by name.
+
+    On faces across the axis, where one of them is and the other is averaged to, both lie at the same places. one: of a
+    wave with one component that one, such as the pressure; its slope along the axis is -i w m sign `other` with a
+    number m of the medium, for waves as exp(i w t).
+    """
+
+    one: str
+    other: str
+    sign: int = 1
+
+
 def at_faces(
     domain: Domain, stencil: Callable, fields: tuple, layouts, width: int, plane: FacePlane, t: Any = 0.0
 ) -> Any:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
+from simjax.core.face_planes import WaveProduct
 from simjax.core.measure_checks import MeasureCheck
 from simjax.core.white_noise import WhiteNoise
 from simjax.errors import ConfigurationError
@@ -309,6 +310,19 @@ class GridModel(Model):
         """The whole state again, with what `condensed` left out of the given one."""
         return condensed
 
+    def with_shot(self, params, shot) -> tuple[Any, Callable[[Any], jax.Array]]:
+        """The parameters with the sources of a shot, and what this block of a state adds at receivers: (receivers,).
+
+        shot: a `Shots` without the axis of shots.
+
+        Raises:
+            ConfigurationError: the model has no point sources.
+        """
+        raise ConfigurationError(
+            f"shots: expected a model with point sources and receivers, such as acoustic or maxwell_tm; "
+            f"{type(self).__name__} has none. Leave shots out."
+        )
+
     def along_bodies(self, t, state, params, points) -> dict[str, jax.Array]:
         """Readings along the surface of bodies, `(points,)` by name; see `instruments.body_surface`.
 
@@ -322,6 +336,10 @@ class GridModel(Model):
     def readings_along_bodies(self) -> Mapping[str, tuple[str, str]]:
         """Units and meanings of those readings of `along_bodies` that a model of another kind has in other units."""
         return {}
+
+    def energy_flux_along(self, axis: int) -> tuple[WaveProduct, ...]:
+        """The products of two variables that make the energy flux of linear waves along an axis; none of others."""
+        return ()
 
     def marks(self, params) -> dict[str, jax.Array]:
         """Places `(count, axes)` to mark in pictures, by kind: sources, receivers."""

@@ -16,8 +16,9 @@ from simjax.config.structure import frozen
 from simjax.core.model import GridModel
 from simjax.driver.loop.advice import advice_for
 from simjax.driver.programs.programs_of_run import compiled_run
+from simjax.driver.programs.programs_of_statistics import CompiledStatistics
 from simjax.driver.shared_programs import share
-from simjax.driver.start.build import plan_frames
+from simjax.driver.start.build import Plan, plan_frames
 from simjax.errors import ConfigurationError, NumericalError
 from simjax.jaxpr.varying import vary_like
 from simjax.parallel import distribute
@@ -26,7 +27,8 @@ from simjax.schema.devices import MeshConfig
 from simjax.status import OK, reasons
 from simjax.stepping.attempts import most_attempts
 from simjax.stepping.checkpointing.plan import Checkpoint
-from simjax.stepping.simulate import Schedule, Trajectory, simulate, time_of
+from simjax.stepping.simulate import Trajectory, simulate, time_of
+from simjax.stepping.watching import Gathered
 
 Fields = Mapping[str, Mapping[str, Any]]
 """Section -> name -> arrays: of "initial" and "coefficients" a tuple of components, of "particles" what is given of
@@ -87,7 +89,8 @@ class DifferentiableRun:
         self.checkpoint: Checkpoint = checkpoint
         self.programs = compiled_run(self.config, given)
         self.programs.moving = moving
-        self.schedule, self.frames = self._planned(guess)
+        self.plan = self._planned(guess)
+        self.schedule, self.frames = self.plan.schedule, self.plan.whole
 
     @property
     def domain(self):
@@ -136,6 +139,20 @@ class DifferentiableRun:
         """`(frames + 1,)`: the start and the end of every frame."""
         return float(self.schedule.start) + np.arange(self.frames + 1) * self.schedule.interval
 
+    def step_times(self) -> np.ndarray:
+        """`(steps + 1,)`: the start and the end of every step.
+
+        Raises ConfigurationError where steps have no fixed length.
+        """
+        if self.schedule.dt is None:
+            limit = "courant" if self.schedule.tolerance is None else "tolerance"
+            raise ConfigurationError(
+                f"time.{limit}={getattr(self.schedule, limit):g}: expected steps of a fixed length, at whose ends "
+                f"receivers record; write a number for time.dt, and leave out time.{limit}."
+            )
+        within = self.schedule.dt * np.arange(self.schedule.steps)
+        return np.append((self.times()[:-1, None] + within).ravel(), self.times()[-1])
+
     def later_variables(self, field: str) -> tuple[str, ...] | None:
         """The variables that hold the components of an initial field later in the run; None where none do."""
         names = self.config.schema.field(field).components(self.config.ndim, self.config.counts[field])
@@ -146,11 +163,18 @@ class DifferentiableRun:
 
     # ------------------------------------------------------------------ the run
 
-    def run(self, values, fields: Fields, observe: Callable | None = None) -> tuple[Trajectory, Any]:
+    def run(
+        self,
+        values,
+        fields: Fields,
+        observe: Callable | None = None,
+        statistics: CompiledStatistics | None = None,
+        shot: Any = None,
+    ) -> tuple[Trajectory, Any]:
         """All frames from the initial state; see `begin` and `advance`."""
         fields = self.prepared(values, fields)
         state, status = self.begin(values, fields)
-        trajectory, start = self.advance(values, fields, state, observe)
+        trajectory, start = self.advance(values, fields, state, observe, statistics=statistics, shot=shot)
         if not self.programs.regrows:  # the beginning has always room
             return trajectory, start
         return eqx.tree_at(lambda run: run.clock.status, trajectory, trajectory.clock.status | status), start
@@ -176,22 +200,36 @@ class DifferentiableRun:
         *,
         first_frame: Array | int = 0,
         frames: int | None = None,
+        statistics: CompiledStatistics | None = None,
+        shot: Any = None,
     ) -> tuple[Trajectory, Any]:
         """`frames` frames (by default all) of this block from `state`, which is that before frame `first_frame`.
+
+        shot: sources in the place of the configuration's, and receivers, of which this block's part is `recorded`.
 
         `observe(model, t, state, params, values)` gives what is recorded at the end of each frame; the second result is
         what it gives at the beginning.
         """
         # What is observed is made of numbers that are the same on all devices, and is so too, by its type.
-        given, (seen, known) = values, self.programs.build(values, fields, self._steps_per_exchange)
+        given = values
+        built: Any = self.programs.build(values, fields, self._steps_per_exchange)
+        seen, known = built
 
         def watch(t, state, _):
             return None if observe is None else observe(seen, t, state, known, given)
 
         # Cast here, numbers inside walls and forces have their gradients summed over devices once, not in each step.
         values = vary_like(values, state)
-        model, params = self.programs.build(values, fields, self._steps_per_exchange)
+        built = self.programs.build(values, fields, self._steps_per_exchange)
+        (model, params), hear = built, None
+        if shot is not None:
+            known, _ = seen.with_shot(known, shot)
+            params, hear = model.with_shot(params, vary_like(shot, state))
 
+        gathered = None
+        if statistics:
+            gatherings = statistics.gatherings(self.schedule, seen, known, {}, given)
+            gathered = Gathered(gatherings, statistics.starts_of_frames(self.plan))
         clock = dataclasses.replace(self.programs.clock_at_start(), frame=jnp.asarray(first_frame, jnp.int32))
         trajectory = simulate(
             model,
@@ -202,8 +240,10 @@ class DifferentiableRun:
             clock=clock,
             frames=self.frames if frames is None else frames,
             observe=watch,
+            record=None if hear is None else lambda t, state: hear(state),
             checkpoint=self.checkpoint,
             on_fault="keep",  # callers ask the status
+            gathered=gathered,
         )
         return trajectory, watch(time_of(clock, self.schedule), state, known)
 
@@ -266,7 +306,7 @@ class DifferentiableRun:
 
     # ------------------------------------------------------------------ making it
 
-    def _planned(self, guess: Guess) -> tuple[Schedule, int]:
+    def _planned(self, guess: Guess) -> Plan:
         steps = 1
         if self.config.time.tolerance is not None:
             steps = self._controlled_steps(guess)
@@ -280,7 +320,7 @@ class DifferentiableRun:
                 f"time.end={time.end:g}: expected a multiple of time.output_every={time.output_every:g} where a run is "
                 f"differentiated; write time.end={whole:g}."
             )
-        return plan.schedule, plan.whole
+        return plan
 
     def _courant_steps(self, guess: Guess) -> int:
         """Steps that a frame may take, from the stable steps of the initial state and of the guess."""

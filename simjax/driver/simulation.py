@@ -22,6 +22,7 @@ from simjax.driver.result import Result
 from simjax.driver.start.build import plan_frames
 from simjax.driver.start.environment import StopSignals, join_processes
 from simjax.driver.start.mesh_choice import with_devices
+from simjax.driver.start.reference_runs import reference_configs, with_places
 from simjax.errors import Stopped, stop_error
 from simjax.integrators.integrator import Integrator
 from simjax.io.folder_copy import copied
@@ -181,10 +182,15 @@ class Simulation:
                 with locked(folder, group), copied(folder, place_of_copy(config, folder), group):
                     return run.go_on(folder)
             with group.together():
+                references = reference_configs(config)
                 require_time(config.limits, wall.monotonic() - launched)
                 require_space(Path(planned), config, programs, plan_frames(config, 1))
                 run.prepare()
             folder = Path(group.decide(lambda: str(new_run_folder(config))))
             place, replace = place_of_copy(config, folder), config.output.overwrite
             with locked(folder, group), copied(folder, place, group, replace):
+                for reference in with_places(references, folder):
+                    ended = Simulation(reference)._run(None, progress, signals, launched)
+                    if ended.exit_code:
+                        return ended
                 return run.begin(folder)

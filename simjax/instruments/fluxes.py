@@ -18,6 +18,7 @@ from simjax.grid import AXES, place_attributes
 from simjax.instruments.cell_places import cell_coordinates
 from simjax.instruments.crossings import Crossing, Part, Through, crossings
 from simjax.instruments.instrument import Coordinate, Instrument, Layout
+from simjax.instruments.wave_power import WavePower
 from simjax.ops.axisymmetric_divergence import RADIAL
 from simjax.schema.instrument_declarations import instrument
 from simjax.schema.kinds import Choice, Real, key
@@ -164,8 +165,13 @@ class FluxThrough(ThroughFaces):
         grid, schema, model, give = run.domain.grid, run.config.schema, run.model, source.given["give"]
         faces, told = cls.known_crossings(source, run, source.given["through"]), model.flux_measures()
         found: dict[str, tuple[Instrument, Output]] = {}
+        waves = bool(model.energy_flux_along(0))
+        if waves and (give != TOTAL or source.given.get(PART)):
+            raise ConfigurationError(
+                f"outputs, {source.name}: expected the total energy of waves through all of a plane or out of a box; "
+                "leave give and part out."
+            )
         for name in source.of:
-            offset = model.flux_offset(name)
             units = product_of_units(told[name].units, to_the_power(schema.time_units, -1))
             if give != TOTAL:
                 area = to_the_power(schema.length_units, 1 - grid.ndim - grid.axisymmetric)
@@ -173,13 +179,17 @@ class FluxThrough(ThroughFaces):
             about = f"{told[name].long_name} {_where(source.given['through'])}"
             about += {TOTAL: "", MEAN: ", mean over the area", MAP: ", per area"}[give]
             variable = f"{name}_flux"
+            if waves:
+                periodic = tuple(side.periodic for side in run.config.boundaries)
+                one = WavePower.through(variable, faces, model, periodic, _written(source.given["through"]))
+                found[variable] = one, Output(variable, (), units, about)
+                continue
+            offset = model.flux_offset(name)
             found[variable] = cls(variable, name, faces, offset, give), Output(variable, offset, units, about)
         return found
 
     def layout(self, source, output, grid, units):
-        through = source.given["through"]
-        where = through if isinstance(through, str) else ", ".join(f"{key}={at}" for key, at in through.items())
-        attributes = {"through": where}
+        attributes = {"through": _written(source.given["through"])}
         if self.give != MAP:
             return Layout(attributes=attributes)
         dims, along = cell_coordinates(grid, output, self.along_cells(source, grid.ndim), units)
@@ -187,6 +197,10 @@ class FluxThrough(ThroughFaces):
         faces = np.append(grid.coordinates(axis, 0.0), grid.upper[axis])
         about = {"units": units, **place_attributes(grid, axis, "plane")}
         return Layout(dims, (*along, Coordinate(AXES[axis], (), np.asarray(faces[number]), about)), attributes)
+
+
+def _written(through: Any) -> str:
+    return through if isinstance(through, str) else ", ".join(f"{key}={at}" for key, at in through.items())
 
 
 def _where(through: Any) -> str:

@@ -152,6 +152,22 @@ class Instrument(eqx.Module):
         """The layout of the reading in the file, where `output` describes it; units: of lengths."""
         return Layout()
 
+    # ------------------------------------------------------------------ what there is of it by frequency
+
+    def amplitudes(self, output: Output, fields: Mapping[str, Output]) -> dict[str, tuple["Instrument", Output]]:
+        """The readings of which Fourier integrals in time are formed, with their descriptions: this one, which `output`
+        describes, or the fields that it is a product of; fields: the model's own."""
+        return {self.variable: (self, output)}
+
+    def spectra(self, output: Output, time_units: str) -> tuple[Output, ...]:
+        """Descriptions of what `by_frequency` makes."""
+        return ()
+
+    def by_frequency(self, domain: Domain, integrals: Mapping[str, tuple[Any, Any]]) -> dict[str, Any]:
+        """Numbers `(..., frequencies)` that are made of the real and imaginary parts of Fourier integrals of the
+        `amplitudes`, `(..., frequencies, *shape)`, on this device or, of a domain that is not cut, on the host."""
+        return {}
+
     # ------------------------------------------------------------------ what a configuration says of its kind
 
     @classmethod

@@ -14,14 +14,16 @@ from simjax.io.frame_layout import Variable, frame_layout, member_coordinate, ro
 from simjax.io.frame_output import FrameWriter
 from simjax.io.instrument_files import SAMPLES_NAME, InstrumentWriter
 from simjax.io.segments import Part
-from simjax.schema.time_statistics import COVARIANCE, MAX, MEAN, MIN, THIRD_MOMENT, VARIANCE, PhaseConfig
+from simjax.schema.time_statistics import COVARIANCE, FOURIER, MAX, MEAN, MIN, THIRD_MOMENT, VARIANCE, PhaseConfig
+from simjax.schema.units import product_of_units, to_the_power
 
 if TYPE_CHECKING:
     from simjax.core.model import Output
 
 LAYOUT = "simjax statistics/1"
 FOLDER = "statistics"
-BOUNDS, WEIGHT, END, PHASE = "time_bounds", "time_counted", "end", "phase"
+BOUNDS, WEIGHT, END, PHASE, FREQUENCY = "time_bounds", "time_counted", "end", "phase", "frequency"
+REAL, IMAGINARY = "real", "imag"
 _METHODS = {MEAN: "mean", VARIANCE: "variance", MIN: "minimum", MAX: "maximum"}
 """Statistics that CF's cell methods have a word for."""
 _SAID = {
@@ -32,11 +34,15 @@ _SAID = {
     MIN: "smallest value",
     MAX: "largest value",
 }
+_PARTS = {REAL: "real", IMAGINARY: "imaginary"}
 
 
 class Described(NamedTuple):
-    """A statistic as a variable of a file. kind: of the statistic. of: its variables, the first of which says where it
-    lies. is_time: whether it is the time of an extreme."""
+    """A statistic as a variable of a file.
+
+    kind: of the statistic. of: its variables, the first of which says where it lies; none of a number that is made of
+    Fourier integrals. is_time: whether it is the time of an extreme. part: of a complex number, `REAL` or `IMAGINARY`.
+    """
 
     name: str
     kind: str
@@ -44,6 +50,7 @@ class Described(NamedTuple):
     units: str
     long_name: str
     is_time: bool = False
+    part: str = ""
 
 
 def described(
@@ -53,7 +60,12 @@ def described(
     axes = "".join(f", {axis}" for axis in over[:-1]) + "".join(f" and {axis}" for axis in over[-1:])
     for one in variables:
         text = one.long_name or one.name
-        for kind in (kind for kind in kinds if kind != COVARIANCE):
+        if FOURIER in kinds:
+            for part in (REAL, IMAGINARY):
+                said = f"{_PARTS[part]} part of the integral of u exp(-2 pi i f t) over time{axes}, u: {text}"
+                units = product_of_units(one.units, time_units)
+                yield Described(f"{one.name}_{FOURIER}_{part}", FOURIER, (one.name,), units, said, part=part)
+        for kind in (kind for kind in kinds if kind not in (COVARIANCE, FOURIER)):
             power = {VARIANCE: 2, THIRD_MOMENT: 3}.get(kind, 1)
             said = f"{_SAID[kind]} over time{axes} of {text}"
             yield Described(f"{one.name}_{kind}", kind, (one.name,), powered(one.units, power), said)
@@ -97,11 +109,18 @@ def phase_coordinates(phase: PhaseConfig, time_units: str) -> list[Variable]:
     ]
 
 
+def frequency_coordinate(frequencies: Sequence[float], time_units: str) -> Variable:
+    """The frequencies of Fourier integrals."""
+    about = {"long_name": "frequency", "units": to_the_power(time_units, -1)}
+    return Variable(FREQUENCY, (FREQUENCY,), np.dtype("f8"), about, np.array(frequencies))
+
+
 class StatisticsWriter(InstrumentWriter):
     """Writes sets of statistics, each with the time at which it ends: `given[name]` is (sets, [member,] *own axes).
 
-    dims: of each variable that is averaged, beside members, time and phase, slowest first. fixed: coordinates; with
-    parts of a period among them every variable has an axis of these, the last one as it is given.
+    dims: of each variable that is averaged, beside members, time and phase, slowest first. places: attributes that say
+    where those lie of which Fourier integrals are formed. fixed: coordinates; with parts of a period among them every
+    variable has an axis of these, the last one as it is given.
     """
 
     def __init__(
@@ -109,6 +128,7 @@ class StatisticsWriter(InstrumentWriter):
         folder: Path,
         statistics: Sequence[Described],
         dims: Mapping[str, tuple[str, ...]],
+        places: Mapping[str, Mapping[str, Any]],
         fixed: Sequence[Variable],
         over: Sequence[str],
         *,
@@ -133,7 +153,7 @@ class StatisticsWriter(InstrumentWriter):
             [
                 Variable(BOUNDS, ("time", END), np.dtype("f8"), {"units": time_units}),
                 Variable(WEIGHT, first, np.dtype("f8"), weight),
-                *(_variable(one, (*first, *dims[one.of[0]]), dtype, axes) for one in statistics),
+                *(_variable(one, (*first, *_own_dims(one, dims)), dtype, axes, places) for one in statistics),
             ],
             time_units,
         )
@@ -164,8 +184,17 @@ def _name_bounds(path: Path) -> None:
         file["time"].attrs["long_name"] = "end of the set"
 
 
-def _variable(one: Described, dims: tuple[str, ...], dtype: np.dtype, over: Sequence[str]) -> Variable:
+def _own_dims(one: Described, dims: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    """Dimensions beside members, time and phase."""
+    return ((FREQUENCY,) if one.kind == FOURIER else ()) + (dims[one.of[0]] if one.of else ())
+
+
+def _variable(
+    one: Described, dims: tuple[str, ...], dtype: np.dtype, over: Sequence[str], places: Mapping[str, Mapping[str, Any]]
+) -> Variable:
     attributes: dict[str, Any] = {"units": one.units, "long_name": one.long_name}
+    if one.kind == FOURIER and one.of:
+        attributes |= places.get(one.of[0], {})
     if one.kind in _METHODS and not one.is_time:
         attributes["cell_methods"] = f"{''.join(f'{axis}: ' for axis in over)}time: {_METHODS[one.kind]}"
     return Variable(one.name, dims, dtype, {**attributes, "_FillValue": dtype.type(np.nan)})

@@ -150,6 +150,9 @@ class _BesideFields(_Beside, GridModel):
     def unknown_fluxes(self, names, plane):
         return self.model.unknown_fluxes(names, plane)
 
+    def energy_flux_along(self, axis):
+        return self.model.energy_flux_along(axis)
+
     def component_layouts(self):
         return self.model.component_layouts()
 

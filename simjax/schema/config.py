@@ -448,7 +448,7 @@ class Keys:
             noun="statistics",
         ),
         None,
-        about="means, variances, covariances, third moments and extremes in time; null: none",
+        about="means, variances, covariances, third moments, extremes and Fourier integrals in time; null: none",
     )
     stop: StopConfig | None = key(
         Nested(StopConfig, optional=True), None, about="conditions on quantities that end the run; null: none"

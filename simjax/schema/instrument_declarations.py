@@ -21,6 +21,7 @@ HOMES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "probe": ("points", (FIELDS,)),
     "slice": ("planes", (FIELDS,)),
     "line": ("points", (FIELDS,)),
+    "receivers": ("receivers", (FIELDS,)),
     "box_mean": ("boxes", (FIELDS,)),
     "spectrum": ("spectra", (FIELDS,)),
     "histogram": ("histogram", (FIELDS,)),

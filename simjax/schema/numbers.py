@@ -69,7 +69,7 @@ def _numbers(section: Any, below: str, ndim: int) -> Iterator[Number]:
                 yield Number(f"{path}_{place}", kind.element, entry, units, f"{meaning}, {place}", fixed)
         elif isinstance(value, Chosen):
             yield from _numbers(value.keys, f"{path}.{value.name}.", ndim)
-        elif dataclasses.is_dataclass(value):
+        elif dataclasses.is_dataclass(value) and all("kind" in item.metadata for item in dataclasses.fields(value)):
             yield from _numbers(value, f"{path}.", ndim)
 
 

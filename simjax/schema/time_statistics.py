@@ -1,15 +1,17 @@
-"""The key `statistics`: moments and extremes in time, gathered while a run goes on."""
+"""The key `statistics`: moments, extremes and Fourier sums in time, gathered while a run goes on."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from simjax.schema.instruments import FRAME, STEP
 
 MEAN, VARIANCE, COVARIANCE, THIRD_MOMENT, MIN, MAX = "mean", "variance", "covariance", "third_moment", "min", "max"
-KINDS = (MEAN, VARIANCE, COVARIANCE, THIRD_MOMENT, MIN, MAX)
+FOURIER = "fourier"
+KINDS = (MEAN, VARIANCE, COVARIANCE, THIRD_MOMENT, MIN, MAX, FOURIER)
 DEFAULT_KINDS = (MEAN, VARIANCE)
 
 
@@ -33,7 +35,9 @@ class StatisticsConfig:
     name: of its files. of: variables or whole fields, as they are written, or the name of one instrument. kinds: of
     `KINDS`, in that order. start: the time from which states count. every: `STEP`, `FRAME` or a time. over: axes that
     are averaged over. window: the length of each set; None for one set until the run ends. of_instrument: whether `of`
-    is an instrument. phase: parts of a period that are gathered apart; None for all times together.
+    is an instrument. phase: parts of a period that are gathered apart; None for all times together. frequencies: those
+    of the Fourier integrals, in inverse units of time. reference: values by key path of the run that these are compared
+    with.
     """
 
     name: str
@@ -45,6 +49,8 @@ class StatisticsConfig:
     window: float | None = None
     of_instrument: bool = False
     phase: PhaseConfig | None = None
+    frequencies: tuple[float, ...] = ()
+    reference: Mapping[str, Any] | None = None
 
     @property
     def interval(self) -> float | None:
@@ -62,6 +68,8 @@ class StatisticsConfig:
             "window": self.window,
             "name": self.name,
             **({"phase": dataclasses.asdict(self.phase)} if self.phase else {}),
+            **({"frequencies": list(self.frequencies)} if self.frequencies else {}),
+            **({"reference": dict(self.reference)} if self.reference else {}),
         }
 
 

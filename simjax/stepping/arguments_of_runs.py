@@ -1,6 +1,6 @@
 """Parameters and states that are not those of the model to which they are given, refused in sentences."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from simjax.arguments import require_kind
 from simjax.core.model import GridModel, Model
 from simjax.errors import ConfigurationError, SimjaxError
+from simjax.stepping.clock import Schedule
 
 
 def require_own(model: Model, *, params: Any, state: Any) -> None:
@@ -21,6 +22,31 @@ def require_own(model: Model, *, params: Any, state: Any) -> None:
         owner = type(model).__name__
         written = "a dict by name" if kind is dict else f"{owner}.{attribute}; write {owner}.{attribute}(...)"
         require_kind(name, value, kind, written)
+
+
+def require_recorded(record: Callable | None, model: Model, schedule: Schedule, gathered: Any) -> None:
+    """Raises ConfigurationError where a run has no states after steps of a fixed length, which are to be recorded."""
+    if record is None:
+        return
+    if gathered is not None:
+        raise ConfigurationError(
+            "record: expected no statistics beside it, whose sums are formed of every step; leave one out."
+        )
+    if schedule.dt is None:
+        limit = "courant" if schedule.tolerance is None else "tolerance"
+        raise ConfigurationError(
+            f"record: expected steps of a fixed length, at whose ends something is recorded, got "
+            f"{limit}={getattr(schedule, limit):g}; write a time.dt."
+        )
+    if not isinstance(model, GridModel):
+        raise ConfigurationError(
+            f"record: expected a model of fields, got {type(model).__name__}; leave it out, and observe frames."
+        )
+    if model.domain.steps_per_exchange:
+        raise ConfigurationError(
+            f"record: steps_per_exchange={model.domain.steps_per_exchange} has no state after every step; write "
+            "steps_per_exchange=0."
+        )
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from jax import Array, lax
 from simjax.arguments import as_of_jax
 from simjax.core.model import GridModel, Model, SelfSteppingModel
 from simjax.errors import ConfigurationError
-from simjax.integrators.integrator import Integrator, ReversibleIntegrator
+from simjax.integrators.integrator import Integrator
 from simjax.integrators.storage import Stored
 from simjax.jaxpr.platform import launches_count
 from simjax.jaxpr.varying import steady_carry, vary_like
@@ -21,7 +21,7 @@ from simjax.status import (
     OK,
     spoiled,
 )
-from simjax.stepping.arguments_of_runs import require_own, shapes_told
+from simjax.stepping.arguments_of_runs import require_own, require_recorded, shapes_told
 from simjax.stepping.checkpointing.binomial_scan import binomial_scan, stored_type
 from simjax.stepping.checkpointing.host_memory import device_memory, members_of, require_host_memory
 from simjax.stepping.checkpointing.loops import repeat
@@ -33,7 +33,6 @@ from simjax.stepping.clock import (
     Schedule,
     clock_at_start,
     clock_of,
-    length_of,
     numbers_of,
     tick_fixed,
     ticked_fixed,
@@ -52,6 +51,8 @@ from simjax.stepping.one_step import (
     take_step,
 )
 from simjax.stepping.temporal_blocking import blocked, step_of
+from simjax.stepping.undone_steps import reversible, undo_step
+from simjax.stepping.watching import Gathered, Sight, advance_watching
 
 OnFault = Literal["raise", "nan", "keep"]
 """The fate of a run that does not come to its end, see `simulate`."""
@@ -61,7 +62,9 @@ class Trajectory(eqx.Module):
     """Result of `simulate`.
 
     state: the last one, a tree like the first. clock: where the run is in time, with its status. observed: what
-    `observe` returned at the end of each frame, arrays `(frames, ...)`; None where nothing was asked for.
+    `observe` returned at the end of each frame, arrays `(frames, ...)`; None where nothing was asked for. sums:
+    `stepping.moments.Sums` over all steps by name; None where nothing was gathered. recorded: what `record` returned at
+    the start and after every step, arrays `(steps + 1, ...)`.
 
     Examples:
         >>> line = sj.AdvectionDiffusion(sj.Domain(sj.Grid((32,))), [(sj.PeriodicSide(), sj.PeriodicSide())])
@@ -75,6 +78,8 @@ class Trajectory(eqx.Module):
     state: Any
     clock: Clock
     observed: Any
+    sums: Any = None
+    recorded: Any = None
 
     __repr__ = all_in_a_line
 
@@ -90,8 +95,11 @@ def advance(
     steps: int,
     until,
     checkpoint: Policy | Binomial | None = None,
-):
+    record: Callable | None = None,
+) -> Any:
     """`steps` steps, none of them beyond the end of frame number `until`: the new (state, clock).
+
+    record: as of `simulate`; what it gives before every step, arrays `(steps, ...)`, is then a third result.
 
     checkpoint: what reverse mode keeps; None: nothing is differentiated, and what a `Stored` scheme keeps in 16 bits
     takes 16 bits of memory between steps.
@@ -115,8 +123,11 @@ def advance(
     if isinstance(model, SelfSteppingModel):
         after = arranged_steps(model, params, begin, schedule, steps, checkpoint or "none")
     else:
-        after = _integrated_steps(model, required(model, integrator), params, begin, schedule, steps, until, checkpoint)
-    return if_good(model, params, begin, after)
+        scheme = required(model, integrator)
+        after = _integrated_steps(model, scheme, params, begin, schedule, steps, until, checkpoint, record)
+    *after, found = after if record is not None else (*after, None)
+    after = if_good(model, params, begin, tuple(after))
+    return after if record is None else (*after, found)
 
 
 def _integrated_steps(
@@ -128,8 +139,9 @@ def _integrated_steps(
     steps: int,
     until,
     checkpoint: Policy | Binomial | None,
+    record: Callable | None = None,
 ):
-    """(state, clock) after steps that a scheme takes."""
+    """(state, clock) after steps that a scheme takes, and what was recorded, if anything was."""
     state, clock = begin
     packing = integrator.packing() if isinstance(integrator, Stored) and checkpoint is None else None
     integrator = packing or integrator
@@ -176,7 +188,11 @@ def _integrated_steps(
         step, carry = by_numbers, (state, *numbers_of(clock))
     else:
         step, carry = by_clock, (state, clock)
-    if packing is None:
+    found = ()
+    if record is not None:
+        read = _reading(record, clock, schedule, of_lines, whole)
+        (state, *time), *found = repeat(step, carry, steps, checkpoint or "none", in_pairs=in_pairs, read=read)
+    elif packing is None:
         state, *time = repeat(step, carry, steps, checkpoint or "none", in_pairs=in_pairs)
     else:
         state, *time = _packed_steps(model, packing, params, carry, step, steps)
@@ -185,7 +201,17 @@ def _integrated_steps(
     if not counted:
         return state, clock_of(*time) if together else time[0]
     after = ticked_fixed(clock, schedule, jnp.full_like(clock.step, steps))
-    return state, eqx.tree_at(lambda c: c.status, after, time[1])
+    return state, eqx.tree_at(lambda c: c.status, after, time[1]), *found
+
+
+def _reading(record: Callable, clock: Clock, schedule: Schedule, of_lines: GridModel | None, whole) -> Callable:
+    """A function of a carry of counted steps that gives what is recorded of it."""
+
+    def read(carry):
+        t = time_of(ticked_fixed(clock, schedule, carry[1]), schedule)
+        return record(t, carry[0] if of_lines is None else of_lines.expanded(carry[0], whole))
+
+    return read
 
 
 def _packed_steps(model: Model, integrator: Stored, params, carry, step: Callable, steps: int):
@@ -231,40 +257,6 @@ def _several_steps(model, integrator, params, prepared, state, schedule: Schedul
     return advance
 
 
-def _undo_step(model, integrator: ReversibleIntegrator, params, state, clock: Clock, schedule: Schedule, prepared):
-    """Undo the step by which `fixed_step` made `state` and `clock`, unless it was the first step of all."""
-    dtype, completed = clock.elapsed.dtype, clock.substep == 0
-    substep = jnp.where(completed, schedule.steps, clock.substep) - 1
-    before = length_of(schedule, jnp.where(substep == 0, schedule.steps, substep) - 1, dtype)
-    clock = Clock(
-        frame=clock.frame - completed.astype(clock.frame.dtype),
-        substep=substep,
-        step=clock.step - 1,
-        elapsed=substep.astype(dtype) * jnp.asarray(schedule.dt, dtype),
-        elapsed_low=clock.elapsed_low,
-        dt=before,
-        first_limit=clock.first_limit,
-        smallest_limit=clock.smallest_limit,
-        status=clock.status,
-    )
-    t, dt = time_of(clock, schedule), length_of(schedule, substep, dtype)
-    return integrator.undo(model, t, dt, state, params, prepared, before), clock
-
-
-def _reversible(model: Model, integrator: Integrator | None, params, schedule: Schedule) -> ReversibleIntegrator:
-    """`integrator`, where steps of `schedule` can be undone."""
-    if not isinstance(integrator, ReversibleIntegrator):
-        why = f"expected a scheme whose steps can be undone (leapfrog), got {type(integrator).__name__}"
-    elif schedule.dt is None:
-        limit = "courant" if schedule.tolerance is None else "tolerance"
-        why = f"expected steps of a fixed length (Schedule.dt), got {limit}={getattr(schedule, limit):g}"
-    elif lost := model.irreversible(params):
-        why = f"expected a model that loses nothing, but {lost} cannot be undone"
-    else:
-        return integrator
-    raise ConfigurationError(f"checkpoint='reverse': {why}; use 'two_level' or Binomial(states=...).")
-
-
 def simulate(
     model: Model,
     integrator: Integrator | None,
@@ -275,8 +267,10 @@ def simulate(
     frames: int,
     clock: Clock | None = None,
     observe: Callable | None = None,
+    record: Callable | None = None,
     checkpoint: Checkpoint = "auto",
     on_fault: OnFault = "raise",
+    gathered: Gathered | None = None,
 ) -> Trajectory:
     """Advance `frames` frames of `schedule` from `state`, observing at the end of each.
 
@@ -287,6 +281,8 @@ def simulate(
         schedule: frames and steps.
         clock: where to go on from; by default the start.
         observe: `observe(t, state, params)` -> any tree of arrays; by default nothing is recorded.
+        record: `record(t, state)` -> a tree of arrays, at the start and after every step, of a fixed length: few
+            numbers, such as what microphones hear, as all are kept. What it is made of is formed beforehand, once.
         checkpoint: what reverse mode keeps. "auto": of a leapfrog "none", on a CPU "every_few" of longer runs; else
             "every_stage" or "every_step", if that takes at most half of an accelerator's memory, with all members, or
             2 GiB for each member on a CPU and where several processes have to agree; else "two_level". "every_step":
@@ -302,6 +298,7 @@ def simulate(
             the run is traced (in jit, vmap or shard_map) nothing can be raised, and it is "nan". "nan": the final state
             and what was observed after the fault are NaN, and so are gradients. "keep": both are those of the last good
             state, for callers that ask the clock's status. `status_of(clock, schedule)` says what happened.
+        gathered: sums over the states after every step, see `stepping.watching.Gathered`; not with "reverse".
 
     Returns:
         A `Trajectory`; leaves of `observed` have a leading axis of length `frames`. The status in its clock is
@@ -328,21 +325,35 @@ def simulate(
     params, state = jax.tree.map(as_of_jax, (params, state))
     if not isinstance(model, SelfSteppingModel):
         required(model, integrator)
+    require_recorded(record, model, schedule, gathered)
     start = clock_at_start(real_dtype(state), schedule) if clock is None else clock
     given, params = params, vary_like(params, state)  # what is observed is made of those that all devices share
-    chosen = _planned(model, integrator, params, checkpoint, frames, schedule, (state, start))
+    begin = state, start
+    if gathered is not None:
+        begin = *begin, gathered.zero(time_of(start, schedule), state, real_dtype(state))
+    chosen = _planned(model, integrator, params, checkpoint, frames, schedule, begin)
+    if gathered is not None and chosen.policy == "reverse":
+        raise ConfigurationError(
+            "checkpoint='reverse' with statistics: expected a plan that keeps their sums, which no step back restores; "
+            "use 'two_level' or Binomial(states=...)."
+        )
 
     def look(carry):
-        state, clock = carry
+        state, clock = carry[:2]
         observed = None if observe is None else observe(time_of(clock, schedule), state, given)
         return observed if on_fault == "keep" else spoiled(observed, clock.status)
 
     with shapes_told(model, state):
-        carry, observed = _all_frames(model, integrator, params, (state, start), schedule, frames, chosen, look)
-    state, end = carry
+        carry, seen = _all_frames(model, integrator, params, begin, schedule, frames, chosen, look, gathered, record)
+    (state, end, *sums), (observed, recorded) = carry, seen
+    if record is not None:
+        last = record(time_of(end, schedule), state)
+        recorded = jax.tree.map(lambda u, v: jnp.concatenate([u.reshape(-1, *v.shape), v[None]]), recorded, last)
     if on_fault == "raise" and not is_traced(end):
         raise_on_fault(end, schedule)
-    return Trajectory(state if on_fault == "keep" else spoiled(state, end.status), end, observed)
+    ended = (state, sums[0] if sums else None, recorded)
+    state, last, recorded = ended if on_fault == "keep" else spoiled(ended, end.status)
+    return Trajectory(state, end, observed, last, recorded)
 
 
 def _all_frames(
@@ -354,30 +365,31 @@ def _all_frames(
     frames: int,
     chosen: Plan,
     look: Callable,
+    gathered: Gathered | None,
+    record: Callable | None,
 ):
-    """(state, clock) after all frames, and what `look(carry)` gives after each."""
+    """(state, clock), and sums where some are gathered, after all frames, and what `look(carry)` gives after each, with
+    what was recorded before its steps."""
 
     def one(carry, _=None):
-        state, clock = carry
+        state, clock, *sums = carry
         until = clock.frame + 1
-        state, clock = advance(
-            model,
-            integrator,
-            params,
-            state,
-            clock,
-            schedule,
-            steps=schedule.steps,
-            until=until,
-            checkpoint=_within(chosen),
-        )
-        carry = state, _note_unfinished(clock, until)
-        return carry, look(carry)
+        steps: dict[str, Any] = {"steps": schedule.steps, "until": until, "checkpoint": _within(chosen)}
+        arguments, found = (model, integrator, params, state, clock, schedule), None
+        if record is not None:
+            state, clock, found = advance(*arguments, **steps, record=record)
+        elif gathered is None:
+            state, clock = advance(*arguments, **steps)
+        else:
+            sight = Sight(gatherings=gathered.gatherings, starts=gathered.starts(clock.frame))
+            state, clock, _, *sums, _ = advance_watching(*arguments, **steps, sight=sight, sums=sums[0])
+        carry = state, _note_unfinished(clock, until), *sums
+        return carry, (look(carry), found)
 
     frame: Callable = jax.jit(one, inline=True)  # traced once, for its types and for its use
     _, begin = steady_carry(lambda carry: frame(carry)[0], carry)
     if chosen.policy == "reverse":
-        return _reversed_run(model, integrator, params, schedule, frame, look, begin, frames)
+        return _reversed_run(model, integrator, params, schedule, frame, look, begin, frames, record)
     if chosen.policy == "binomial" and frames > 1:
         between = Binomial(chosen.frame_states, chosen.host, chosen.dtype)
         return binomial_scan(frame, begin, length=frames, **between.stored())
@@ -432,10 +444,10 @@ def _planned(model: Model, integrator, params, checkpoint: Checkpoint, frames: i
             f"checkpoint={checkpoint}: expected a model of fields, as places of particles need all their digits; leave "
             "out dtype."
         )
-    state, clock = carry
+    state, *rest = carry
     kept = jax.eval_shape(model.condensed, state) if isinstance(model, GridModel) else state
     # Shapes are those of this device's blocks.
-    size = sum(leaf.size * stored_type(leaf, dtype).itemsize for leaf in jax.tree.leaves((kept, clock)))
+    size = sum(leaf.size * stored_type(leaf, dtype).itemsize for leaf in jax.tree.leaves((kept, rest)))
     stages, values = 1, None
     if integrator is not None and not isinstance(model, SelfSteppingModel):
         stages, values = integrator.kept_stages(model), integrator.kept_values()
@@ -464,9 +476,9 @@ def _within(chosen: Plan) -> Policy | Binomial:
     return "none" if chosen.policy == "reverse" else chosen.policy
 
 
-def _reversed_run(model, integrator, params, schedule: Schedule, frame: Callable, look: Callable, begin, frames: int):
+def _reversed_run(model, integrator, params, schedule: Schedule, frame, look, begin, frames: int, record):
     """Integrate all frames with steps that reverse mode inverts instead of storing."""
-    scheme = _reversible(model, integrator, params, schedule)
+    scheme = reversible(model, integrator, params, schedule)
     prepared = prepared_scheme(model, scheme, params, begin[0], schedule)
 
     def step(carry):
@@ -475,10 +487,14 @@ def _reversed_run(model, integrator, params, schedule: Schedule, frame: Callable
 
     def back(carry):
         state, clock = carry
-        return _undo_step(model, scheme, params, state, clock, schedule, prepared)
+        return undo_step(model, scheme, params, state, clock, schedule, prepared)
+
+    def read(carry):
+        state, clock = carry
+        return None if record is None else record(time_of(clock, schedule), state)
 
     def moving(carry):
-        after, observed = frame(carry)
-        return after, (observed, after[1].step != carry[1].step)
+        after, seen = frame(carry)
+        return after, (*seen, after[1].step != carry[1].step)
 
-    return reversed_scan(moving, step, back, look, begin, frames=frames, steps=schedule.steps)
+    return reversed_scan(moving, step, back, look, begin, frames=frames, steps=schedule.steps, read=read)

@@ -14,6 +14,7 @@ from simjax.integrators.integrator import Integrator
 from simjax.jaxpr.varying import steady_carry, taken_where, vary_like
 from simjax.status import OK
 from simjax.stepping.checkpointing.loops import repeat
+from simjax.stepping.checkpointing.plan import Binomial, Policy
 from simjax.stepping.clock import Clock, Schedule, time_of
 from simjax.stepping.moments import Averages, Moments, Sums
 from simjax.stepping.one_step import arranged_steps, if_good, prepared_scheme, required, take_step
@@ -79,6 +80,14 @@ class Gathering(NamedTuple):
     read_always: bool = False
     phases: Phases | None = None
 
+    def shapes(self, t: Array, state) -> dict[str, tuple[int, ...]]:
+        """The shape of each variable's sums on this device."""
+
+        def averaged(t: Array, state) -> dict[str, Array]:
+            return {name: self.over[name].mean(u) for name, u in self.read(t, state).items()}
+
+        return {name: one.shape for name, one in jax.eval_shape(averaged, t, state).items()}
+
 
 class Halt(NamedTuple):
     """Conditions at which the steps of a call end: `(t, state) -> (conditions,)` whether each holds.
@@ -91,12 +100,31 @@ class Halt(NamedTuple):
 
 
 class Start(NamedTuple):
-    """When states begin to count, as time since the frame's begin, what a gathering's `is_due` gets, and the phase at
-    the frame's begin, as `Phases.bin_of` takes it."""
+    """When states begin to count, as time since the frame's begin, what a gathering's `is_due` gets, and at the frame's
+    begin the phase, as `Phases.bin_of` takes it, and the turns f t of waves, of which whole ones may be left out."""
 
     elapsed: Array
     when: Any
     phase: Array
+    turns: Array
+
+
+class Gathered(NamedTuple):
+    """Sums that a run of several frames carries along.
+
+    gatherings: by name. starts: when states begin to count in a frame, by its number.
+    """
+
+    gatherings: Mapping[str, Gathering]
+    starts: Callable[[Array], Mapping[str, Start]]
+
+    def zero(self, t: Array, state, dtype) -> dict[str, Sums]:
+        """The sums before the first sample, on this device."""
+        found = {}
+        for name, one in self.gatherings.items():
+            zero = one.moments.zero(one.shapes(t, state), dtype)
+            found[name] = jax.tree.map(jnp.asarray, zero if one.phases is None else zero.apart(one.phases.bins))
+        return found
 
 
 class Sight(NamedTuple):
@@ -142,6 +170,7 @@ def advance_watching(
     until,
     sight: Sight,
     sums: Mapping[str, Sums] = MappingProxyType({}),
+    checkpoint: Policy | Binomial = "none",
 ) -> tuple[Any, Clock, dict[str, Readings], dict[str, Sums], Array | None]:
     """The result of `advance`, what the watches read on the way, the sums of the gatherings, and which conditions
     ended the steps: nothing is read and added where the steps are given up.
@@ -160,7 +189,7 @@ def advance_watching(
         return _with_state(sight, model, seen, (before, after), state, schedule)
 
     if isinstance(model, SelfSteppingModel):
-        *after, seen = arranged_steps(model, params, (*begin, seen), schedule, steps, "none", look)
+        *after, seen = arranged_steps(model, params, (*begin, seen), schedule, steps, checkpoint, look)
     else:
         integrator = required(model, integrator)
         prepared = prepared_scheme(model, integrator, params, state, schedule)
@@ -177,7 +206,7 @@ def advance_watching(
 
         one = step if halt is None else step_unless_halted
         in_pairs = integrator.stages == 1  # as `advance` takes them
-        *after, seen = repeat(one, (*begin, seen), steps, "none", in_pairs=in_pairs)
+        *after, seen = repeat(one, (*begin, seen), steps, checkpoint, in_pairs=in_pairs)
     state, clock = if_good(model, params, begin, tuple(after))
     good = clock.status == OK
     kept = {name: one._replace(count=jnp.where(good, one.count, 0)) for name, one in seen.found.items()}
@@ -260,12 +289,14 @@ def _with_sample(
     counts = (after.step != before.step) & (before.elapsed >= start.elapsed - EARLY * after.dt)
     due = counts if gathering.is_due is None else counts & gathering.is_due(start.when, number, before, after)
     sums = sums._replace(waiting=sums.waiting + jnp.where(counts, after.dt, 0))
+    elapsed = _elapsed(clocks, schedule.interval)
+    turns = start.turns + elapsed * jnp.asarray(gathering.moments.frequencies, elapsed.dtype)
     if gathering.phases is None:
-        return _with_state_of(gathering, t, state, due, sums)
-    number = gathering.phases.bin_of(start.phase, _elapsed(clocks, schedule.interval))
+        return _with_state_of(gathering, t, turns, state, due, sums)
+    number = gathering.phases.bin_of(start.phase, elapsed)
     whole = sums._replace(waiting=None)  # pyright: ignore[reportArgumentType]
     own = jax.tree.map(lambda bins: lax.dynamic_index_in_dim(bins, number, 0, keepdims=False), whole)
-    own = _with_state_of(gathering, t, state, due, own._replace(waiting=sums.waiting))
+    own = _with_state_of(gathering, t, turns, state, due, own._replace(waiting=sums.waiting))
     kept = jax.tree.map(
         lambda bins, one: lax.dynamic_update_index_in_dim(bins, one, number, 0),
         whole,
@@ -280,11 +311,11 @@ def _elapsed(clocks: tuple[Clock, Clock], interval: float) -> Array:
     return jnp.where(after.frame != before.frame, jnp.asarray(interval, after.elapsed.dtype), after.elapsed)
 
 
-def _with_state_of(gathering: Gathering, t: Array, state, due: Array, sums: Sums) -> Sums:
+def _with_state_of(gathering: Gathering, t: Array, turns: Array, state, due: Array, sums: Sums) -> Sums:
     """The sums with a state, where it is due."""
 
     def with_state(sums: Sums) -> Sums:
-        return gathering.moments.with_sample(sums, t, sums.waiting, gathering.read(t, state), gathering.over)
+        return gathering.moments.with_sample(sums, t, sums.waiting, gathering.read(t, state), gathering.over, turns)
 
     return taken_where(due, with_state, sums, both=gathering.read_always)
 

@@ -33,6 +33,7 @@ ALLOWED = {
     "instruments/body_surface.py": ({"position"}, "points on a surface"),
     "instruments/everything.py": (OF_PARTICLES, "all particles"),
     "instruments/force_coefficients.py": ({"density"}, "a key: that of the stream"),
+    "instruments/receivers.py": ({"receiver"}, "a kind of mark, as `Model.marks` names them"),
     "instruments/particles_on_mesh.py": (OF_PARTICLES | {"density", "temperature"}, "particles on a mesh"),
     "instruments/tracks.py": (OF_PARTICLES, "particles by their numbers"),
     "io/": (OF_PARTICLES, "files of particles"),

@@ -9,7 +9,8 @@ from case import PERIODIC, Case, smooth_field
 from simjax.core.boundary import SlipWall
 from simjax.core.mappings import lines
 from simjax.grid import Grid
-from simjax.models.waves import acoustic, maxwell
+from simjax.models.waves import acoustic, maxwell, poles
+from simjax.models.waves.incident_setup import IncidentWave
 from simjax.models.waves.pml import AbsorbingSide, FreeSurface
 from simjax.models.waves.point_sources import SampledSignal
 from simjax.stepping.checkpointing.plan import Binomial
@@ -51,6 +52,10 @@ def rippled(model, params):
     else:
         where = lambda s: (s.electric_memory, s.magnetic_memory)  # noqa: E731
         state = eqx.tree_at(where, state, _remembered(grid, where(state)))
+        state = eqx.tree_at(lambda s: s.poles, state, _remembered(grid, state.poles))
+        if state.incident is not None:
+            line = jax.tree.map(lambda u: jnp.sin(0.3 * jnp.arange(len(u), dtype=u.dtype)), state.incident)
+            state = eqx.tree_at(lambda s: s.incident, state, line)
     state = eqx.tree_at(lambda s: s.lag, state, jnp.asarray(0.004))
     return jax.jit(model.constrain)(0.0, 0.0, state, params)
 
@@ -80,7 +85,16 @@ def _sounding(grid, *sources):
     return lambda: acoustic.Params(medium(grid, 3), medium(grid, 5), positions, signals)
 
 
-def _shining(grid, *sources, conductivity=True, permittivity=None):
+def _dispersive(grid, strength):
+    """Poles of each kind: of a strength that varies, everywhere the same, and by a function of place."""
+    return (
+        poles.DrudePole(medium(grid, 8), jnp.asarray(4.0), jnp.asarray(0.4)),
+        poles.LorentzPole(jnp.asarray(0.7), jnp.asarray(9.0)),
+        poles.DebyePole(strength, jnp.asarray(0.2)),
+    )
+
+
+def _shining(grid, *sources, conductivity=True, permittivity=None, poles=()):
     signals = (_sampled(), _oscillation())[: len(sources)]
     return lambda: maxwell.Params(
         permittivity or medium(grid, 2),
@@ -88,6 +102,7 @@ def _shining(grid, *sources, conductivity=True, permittivity=None):
         medium(grid, 6) if conductivity else None,
         jnp.asarray(sources),
         signals,
+        poles=poles,
     )
 
 
@@ -171,6 +186,34 @@ CASES = (
         "leapfrog",
         _fixed,
         checkpoint="two_level",
+    ),
+    Case(
+        "maxwell-2d-poles",
+        _plane,
+        lambda domain: maxwell.Maxwell(domain, [PERIODIC, (_layer, _wall)], polarisation="te", layer_cells=5),
+        _shining(_plane, (2.2, 0.4), poles=_dispersive(_plane, _body)),
+        rippled,
+        "leapfrog",
+        _fixed,
+        checkpoint="none",
+        frames=1,
+    ),
+    Case(
+        "maxwell-2d-incident",
+        _plane,
+        lambda domain: maxwell.Maxwell(
+            domain,
+            [(_layer, _wall), (_layer, _layer)],
+            layer_cells=4,
+            incident=IncidentWave((2.4, 0.0), (5.5, 2.0), "-y"),
+        ),
+        lambda: maxwell.Params(jnp.asarray(1.3), jnp.asarray(0.7), incident=_oscillation()),
+        rippled,
+        "leapfrog",
+        _fixed,
+        checkpoint="none",
+        frames=1,
+        weighed=lambda model, t, state, params: (state.electric, state.magnetic),
     ),
     Case(
         "maxwell-2d-stretched",

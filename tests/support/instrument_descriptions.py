@@ -75,7 +75,16 @@ PARTICLES = {
         {"balance": ["momentum_x", "energy"]},
     ],
 }
-CASES = {"fields": FIELDS, "scalar": SCALAR, "particles": PARTICLES}
+WAVES = {
+    "model": "acoustic",
+    "grid": {"shape": [8, 6]},
+    "physics": {"receivers": [[0.2, 0.3], [0.9, 0.99]]},
+    "initial": {"pressure": "sin(2*pi*x)"},
+    "time": {"end": 0.02, "output_every": 0.02, "dt": 0.01},
+    "output": QUIET,
+    "outputs": [{"receivers": None, "every": "step"}],
+}
+CASES = {"fields": FIELDS, "scalar": SCALAR, "particles": PARTICLES, "waves": WAVES}
 
 
 def descriptions(name, root):

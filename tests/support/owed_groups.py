@@ -26,6 +26,8 @@ SHARES = {
     "long tests/project/test_mutations.py": 24,
     "long tests/certificate/test_certify.py": 12,
     "long tests/certificate/test_certify_particles.py": 4,
+    "long tests/models/molecular/test_molecular_dynamics.py": 5,
+    "long tests/models/sph/test_sph.py": 2,
     "slow tests/parallel/test_equivalence.py": 4,
     "slow tests/project/test_pages.py": 2,
 }

@@ -47,6 +47,14 @@ class RunInstrument(NamedTuple):
         """All readings, by name."""
         return {name: operator.read(view) for name, operator in self.operators.items()}
 
+    def of_waves(self, fields: Iterable[Output]) -> RunInstrument:
+        """An instrument that reads what Fourier integrals of this one are formed of; fields: the model's own."""
+        known, found = {one.name: one for one in fields}, {}
+        for name, operator in self.operators.items():
+            found |= operator.amplitudes(self.outputs[name], known)
+        operators = {name: operator for name, (operator, _) in found.items()}
+        return self._replace(operators=operators, outputs={name: output for name, (_, output) in found.items()})
+
     def reading(self, variable: str) -> Reading:
         """The reading of one variable of the file."""
         return Reading(self.operators[variable], self.outputs[variable], self.variables)

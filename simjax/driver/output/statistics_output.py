@@ -7,28 +7,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
+from simjax.core.domain import Domain
 from simjax.driver.output.instrument import coordinates_of
 from simjax.driver.output.instrument_output import SampleFiles
 from simjax.driver.output.provenance import require_frames
-from simjax.driver.programs.programs_of_statistics import CompiledStatistics, Statistic
+from simjax.driver.output.statistic import Statistic
+from simjax.driver.programs.programs_of_statistics import CompiledStatistics
+from simjax.driver.start.reference_runs import reference_integrals
 from simjax.instruments.cell_places import cell_coordinates
 from simjax.io.frame_layout import written_times
 from simjax.io.segments import WHOLE
 from simjax.io.time_statistics_files import (
     BOUNDS,
     FOLDER,
-    WEIGHT,
     Described,
     StatisticsWriter,
-    described,
+    frequency_coordinate,
     phase_coordinates,
 )
 from simjax.parallel import whole
 from simjax.processes import processes
 from simjax.schema.config import Config
-from simjax.schema.time_statistics import MAX, MEAN, MIN, THIRD_MOMENT
+from simjax.schema.time_statistics import FOURIER
 from simjax.stepping.moments import Sums, Total
 
 
@@ -59,6 +62,7 @@ class StatisticsOutput(SampleFiles):
     ):
         super().__init__()
         self.statistics = statistics
+        self._references = reference_integrals(statistics.programs.config, folder)
         self._open: dict[str, OpenSet] = {}
         self._described: dict[str, list[Described]] = {}
         for name, one in statistics.entries.items():
@@ -68,7 +72,7 @@ class StatisticsOutput(SampleFiles):
             found = OpenSet(one.source.start) if known is None else OpenSet(**known[name])
             self._open[name] = found
             units = statistics.programs.config.schema.time_units
-            self._described[name] = list(described(one.variables, one.source.kinds, one.source.over, units))
+            self._described[name] = one.described(units) + one.compared(units)
             writer = _writer(path, one, self._described[name], statistics, attributes, None if known is None else found)
             if known is not None:
                 require_frames(path, writer.frames_kept, found.before)
@@ -97,13 +101,26 @@ class StatisticsOutput(SampleFiles):
                 self._write(name, own, time, step)
 
     def _write(self, name: str, sums: Sums, time: float, step: int) -> None:
-        values = {key: value[None] for key, value in _values(sums, self._described[name]).items()}
-        if self.statistics.entries[name].source.phase is not None:
-            first = 1 if self.statistics.programs.members is None else 2
-            values = {key: np.moveaxis(value, first, -1) for key, value in values.items()}
+        values = {key: value[None] for key, value in self._values(name, sums).items()}
+        first = 1 if self.statistics.programs.members is None else 2
+        apart = {key for key in values if self.statistics.entries[name].source.phase is not None}
+        apart |= {one.name for one in self._described[name] if one.kind == FOURIER}
+        values |= {key: np.moveaxis(values[key], first, -1) for key in apart}  # as the writer takes phases, frequencies
         values[BOUNDS] = written_times([self._open[name].begun, time])[None]
         writer = self.writers[name]
         writer.write_parts([step], [time], [values] if writer.own_parts else [])
+
+    def _values(self, name: str, sums: Sums) -> dict[str, np.ndarray]:
+        """The statistics of a set, on the host."""
+        here: Any = jax.tree.map(whole, sums)
+        grid = self.statistics.programs.domain.grid
+        one, domain = self.statistics.entries[name], Domain(grid)
+        plain = one.described(self.statistics.programs.config.schema.time_units)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = one.values(here, domain, plain, _total, np)
+            if name in self._references:
+                found |= one.compared_values(here, domain, _total, self._references[name])
+        return found
 
 
 def _writer(
@@ -120,17 +137,21 @@ def _writer(
     if one.instrument is not None:
         layouts = one.instrument.layouts(grid, units)
         dims = {name: layout.dims for name, layout in layouts.items()}
+        places = {name: layout.attributes for name, layout in layouts.items()}
         fixed = coordinates_of(own for layout in layouts.values() for own in layout.coordinates)
     else:
         found = {output.name: cell_coordinates(grid, output, one.kept(grid.ndim), units) for output in one.variables}
-        dims = {name: own for name, (own, _) in found.items()}
+        dims, places = {name: own for name, (own, _) in found.items()}, {}
         fixed = coordinates_of(own for _, along in found.values() for own in along)
+    if one.source.frequencies:
+        fixed = [frequency_coordinate(one.source.frequencies, config.schema.time_units), *fixed]
     if one.source.phase is not None:
         fixed = [*phase_coordinates(one.source.phase, config.schema.time_units), *fixed]
     return StatisticsWriter(
         path,
         statistics,
         dims,
+        places,
         fixed,
         one.source.over,
         dtype=programs.dtype,
@@ -143,30 +164,7 @@ def _writer(
     )
 
 
-def _values(sums: Sums, statistics: list[Described]) -> dict[str, np.ndarray]:
-    """The statistics of a set; NaN where nothing counts."""
-    weight = _total(sums.weight)
-    found: dict[str, np.ndarray] = {WEIGHT: weight}
-    with np.errstate(divide="ignore", invalid="ignore"):
-        for one in statistics:
-            if one.kind in (MIN, MAX):
-                extreme = (sums.min if one.kind == MIN else sums.max)[one.of[0]]
-                time = whole(extreme.time)
-                found[one.name] = time if one.is_time else np.where(np.isnan(time), np.nan, whole(extreme.value))
-                continue
-            if one.kind == MEAN:
-                total = _total(sums.mean[one.of[0]])
-            elif one.kind == THIRD_MOMENT:
-                total = _total(sums.third[one.of[0]])
-            else:
-                total = _total(sums.second[one.of[0], one.of[-1]])
-            counted = np.reshape(weight, weight.shape + (1,) * (total.ndim - weight.ndim))
-            over = 1.0 if one.kind == MEAN else counted
-            found[one.name] = np.where(counted > 0, total / over, np.nan)
-    return found
-
-
-def _total(total: Total) -> np.ndarray:
+def _total(total: Total) -> Any:
     """A sum on the host, in float64."""
-    value = whole(total.value).astype(np.float64)
-    return value if total.low is None else value + whole(total.low).astype(np.float64)
+    value, *low = (np.asarray(part, np.float64) for part in total if part is not None)
+    return sum(low, start=value)

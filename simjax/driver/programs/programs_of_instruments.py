@@ -38,7 +38,7 @@ class CompiledInstruments:
         self.programs, self._halt = programs, halt
         self.instruments = {one.name: RunInstrument.of(one, programs) for one in programs.config.outputs}
         self.watched = [one.name for one in programs.config.outputs.within_frames]
-        self.statistics = CompiledStatistics(programs, self.instruments)
+        self.statistics = CompiledStatistics(programs, self.instruments, programs.config.statistics)
         # By the room of particles too, which grows.
         self._compiled: dict[Hashable, Callable] = programs.instrument_programs if halt is None else {}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -21,24 +21,35 @@ from simjax.driver.programs.programs_of_fields import CompiledFields
 from simjax.driver.start.build import Plan
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER
+from simjax.io.time_statistics_files import WEIGHT, Described
 from simjax.schema.instruments import TOLERANCE, InstrumentConfig
-from simjax.schema.time_statistics import COVARIANCE, MAX, MIN, THIRD_MOMENT, VARIANCE, StatisticsConfig
+from simjax.schema.time_statistics import COVARIANCE, FOURIER, MAX, MIN, THIRD_MOMENT, VARIANCE, StatisticsConfig
 from simjax.stepping.clock import Schedule
 from simjax.stepping.moments import Averages, Moments, Sums
 from simjax.stepping.watching import Gathering, Phases, Start, due_at_frames, due_by_time
 
 
 class CompiledStatistics:
-    """The statistics in time of a run, by name; none of a run without."""
+    """Statistics in time of a run, by name; none where there are no `sources`."""
 
-    def __init__(self, programs: CompiledRun, instruments: Mapping[str, RunInstrument]):
+    def __init__(
+        self, programs: CompiledRun, instruments: Mapping[str, RunInstrument], sources: Iterable[StatisticsConfig]
+    ):
         self.programs = programs
         self.entries: dict[str, Statistic] = {}
-        for source in programs.config.statistics:
+        for source in sources:
             if source.of_instrument:
-                self.entries[source.name] = _of_instrument(source, instruments[source.of[0]])
+                fields = programs.model.outputs() if programs.config.grid else ()
+                self.entries[source.name] = _of_instrument(source, instruments[source.of[0]], fields)
             else:
                 self.entries[source.name] = programs.statistic(source)
+
+    @classmethod
+    def of(cls, programs: CompiledRun, sources: Sequence[StatisticsConfig]) -> CompiledStatistics:
+        """The statistics of some entries, with the instruments that they read."""
+        names = {source.of[0] for source in sources if source.of_instrument}
+        outputs = (one for one in programs.config.outputs if one.name in names)
+        return cls(programs, {one.name: RunInstrument.of(one, programs) for one in outputs}, sources)
 
     def __bool__(self) -> bool:
         return bool(self.entries)
@@ -54,18 +65,22 @@ class CompiledStatistics:
         """One member's sums before the first sample, on the host, of all devices together."""
         statistic, phase = self.entries[name], self.entries[name].source.phase
         zero = statistic.moments.zero(statistic.shapes(self.programs.domain), self.programs.dtype)
-        if phase is None:
-            return zero
-        apart = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (phase.bins, *leaf.shape)), zero)
-        return apart._replace(waiting=zero.waiting)
+        return zero if phase is None else zero.apart(phase.bins)
 
     def _specs_of(self, name: str) -> Any:
-        kept = self.entries[name].spec(self.programs.domain)
-        kept = kept if self.entries[name].source.phase is None else PartitionSpec(None, *kept)
-        specs = jax.tree.map(lambda leaf: kept, self._zero(name))
-        numbers = PartitionSpec()
-        weight = specs.weight._replace(value=numbers, low=None if specs.weight.low is None else numbers)
-        return self.programs._member_specs(specs._replace(weight=weight, waiting=numbers))
+        kept = self.entries[name].specs(self.programs.domain)
+        if self.entries[name].source.phase is not None:
+            kept = {variable: PartitionSpec(None, *own) for variable, own in kept.items()}
+        return self.programs._member_specs(self._zero(name).partitions(kept))
+
+    def value_specs(self, name: str, described: Sequence[Described]) -> dict[str, PartitionSpec]:
+        """The partition of the variables of one's file, see `statistic.statistic_values`."""
+        kept, lead = self.entries[name].specs(self.programs.domain), self.entries[name].source.phase is not None
+        found = {WEIGHT: PartitionSpec()}
+        for one in described:
+            apart = (None,) * (lead or one.kind == FOURIER)
+            found[one.name] = PartitionSpec(*apart, *(kept[one.of[0]] if one.of else ()))
+        return found
 
     @property
     def specs(self) -> dict[str, Any]:
@@ -125,9 +140,15 @@ class CompiledStatistics:
             first = (math.ceil(begin / every - TOLERANCE) * every - begin) if every else 0.0
             phase = one.source.phase
             turned = 0.0 if phase is None else begin / phase.period * phase.bins % phase.bins
-            numbers = one.source.start - begin, first, turned
+            turns = [frequency * begin % 1.0 for frequency in one.source.frequencies]
+            numbers = one.source.start - begin, first, turned, turns
             found[name] = Start(*(jnp.asarray(number, dtype) for number in numbers))
         return found
+
+    def starts_of_frames(self, plan: Plan) -> Callable[[jax.Array], dict[str, Start]]:
+        """When states count in each frame of a plan, by a number that is known to the program alone."""
+        rows = jax.tree.map(lambda *frames: jnp.stack(frames), *(self.starts(plan, k) for k in range(plan.whole)))
+        return lambda frame: jax.tree.map(lambda row: row[frame], rows)
 
     # ------------------------------------------------------------------ on the host
 
@@ -161,7 +182,14 @@ def _averages(domain: Domain, over: tuple[int, ...]) -> Averages:
     )
 
 
-def _of_instrument(source: StatisticsConfig, instrument: RunInstrument) -> Statistic:
+def _of_instrument(source: StatisticsConfig, read: RunInstrument, fields: Iterable[Output]) -> Statistic:
+    """The statistics of what an instrument reads; fields: the model's own."""
+    instrument = read.of_waves(fields) if source.frequencies else read
+    if instrument.operators.keys() != read.operators.keys() and source.kinds != (FOURIER,):
+        raise ConfigurationError(
+            f"statistics {source.name!r}: kinds={', '.join(source.kinds)}: {read.source.name!r} is a product of "
+            "fields, whose spectrum goes alone; write kinds: [fourier] and another entry for the others."
+        )
     variables = tuple(instrument.outputs.values())
     kind = type(next(iter(instrument.operators.values())))
     if COVARIANCE in source.kinds and kind.along_cells(instrument.source, len(AXES)):
@@ -172,13 +200,14 @@ def _of_instrument(source: StatisticsConfig, instrument: RunInstrument) -> Stati
                     f"{instrument.source.name!r} lie at different places of a cell; give it values at cell "
                     "centres."
                 )
-    return Statistic(source, variables, _moments(source.kinds, [one.name for one in variables]), (), instrument)
+    made = read if source.frequencies else None
+    return Statistic(source, variables, _moments(source, [one.name for one in variables]), (), instrument, made)
 
 
 def statistic_of_quantities(source: StatisticsConfig, programs: CompiledRun) -> Statistic:
     """The statistics of numbers that the model tells of its particles."""
     read_by = InstrumentConfig("diagnostic", source.name, source.of, source.every, {})
-    return _of_instrument(source, RunInstrument.of(read_by, programs))
+    return _of_instrument(source, RunInstrument.of(read_by, programs), ())
 
 
 def statistic_of_fields(source: StatisticsConfig, programs: CompiledFields) -> Statistic:
@@ -203,21 +232,23 @@ def statistic_of_fields(source: StatisticsConfig, programs: CompiledFields) -> S
                     f"{where}: kinds={COVARIANCE}: {a.name} and {b.name} lie at different places of a cell; write "
                     f"values at cell centres{_centred(programs, a, b)}."
                 )
-    return Statistic(source, variables, _moments(kinds, [output.name for output in variables]), over)
+    return Statistic(source, variables, _moments(source, [output.name for output in variables]), over)
 
 
-def _moments(kinds: Sequence[str], variables: Sequence[str]) -> Moments:
-    """The moments from which these kinds of statistics follow."""
-    names = tuple(variables)
+def _moments(source: StatisticsConfig, variables: Sequence[str]) -> Moments:
+    """The moments from which the statistics of an entry follow."""
+    kinds, names = source.kinds, tuple(variables)
     pairs = tuple((name, name) for name in names) if {VARIANCE, THIRD_MOMENT} & {*kinds} else ()
     if COVARIANCE in kinds:
         pairs += tuple(itertools.combinations(names, 2))
     return Moments(
-        means=names if {*kinds} - {MIN, MAX} else (),
+        means=names if {*kinds} - {MIN, MAX, FOURIER} else (),
         pairs=pairs,
         thirds=names if THIRD_MOMENT in kinds else (),
         mins=names if MIN in kinds else (),
         maxs=names if MAX in kinds else (),
+        waves=names if FOURIER in kinds else (),
+        frequencies=source.frequencies,
     )
 
 

@@ -11,6 +11,7 @@ from jax import Array, lax
 from simjax.arguments import require_at_least
 from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
+from simjax.core.face_planes import WaveProduct
 from simjax.core.model import Measure
 from simjax.grid import AXES, CENTER, FACE, LOWER, UPPER
 from simjax.models.axisymmetric_grid import (
@@ -106,6 +107,7 @@ class Layer(eqx.Module):
     exclusions=axisymmetric_waves.EXCLUSIONS,
     check=check_waves,
     balanced=lambda ndim, counts: ("energy",),
+    passing=lambda ndim, counts: ("energy",),
 )
 class Acoustic(StaggeredWaves):
     """Linear acoustics: rho du/dt = -grad p, dp/dt = -rho c^2 (div u - sum of q_k(t) delta(x - x_k)).
@@ -391,6 +393,9 @@ class Acoustic(StaggeredWaves):
     def measures(self):
         energy = Measure(times_volume("J", dimensions(self.domain.grid)), "acoustic energy")
         return {"energy": energy, "maximum_pressure": Measure("Pa", "largest pressure"), "receiver": Measure("Pa")}
+
+    def energy_flux_along(self, axis):
+        return (WaveProduct("pressure", f"velocity_{AXES[axis]}"),)
 
     def component_layouts(self):
         return {"pressure": (self.pressure_layout,), "velocity": self.layouts}

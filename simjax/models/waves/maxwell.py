@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jax import Array
 
-from simjax.arguments import require_at_least
 from simjax.core.boundary import FieldLayout, Side
 from simjax.core.domain import Domain
+from simjax.core.face_planes import WaveProduct
 from simjax.core.model import Measure, Output
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER, FACE
@@ -20,78 +21,34 @@ from simjax.models.declaration import model
 from simjax.models.measures import times_volume
 from simjax.models.waves import axisymmetric_waves
 from simjax.models.waves.energy import ENERGY
+from simjax.models.waves.incident import IncidentBox
+from simjax.models.waves.incident_light import WithIncidentWave
+from simjax.models.waves.incident_setup import IncidentKeys, IncidentWave, box_of, check_incident, incident_of
 from simjax.models.waves.light_energy import LightEnergy
-from simjax.models.waves.medium import LightMedium, Property, least
-from simjax.models.waves.pml import LIGHT, AbsorbingLayer, Profile, mirrored_layout
+from simjax.models.waves.light_parts import Layer, Params, Prepared, State
+from simjax.models.waves.medium import LightMedium, least
+from simjax.models.waves.pml import LIGHT, AbsorbingLayer, mirrored_layout
 from simjax.models.waves.point_sources import PointSources, gather, spread
+from simjax.models.waves.pole_setup import PoleKeys, check_poles, poles_of
+from simjax.models.waves.poles import Parts, half_losses, of_component
 from simjax.models.waves.scales import AxisScales, check_scales, scales_of
 from simjax.models.waves.scales import per_volume as per_volume_at
-from simjax.models.waves.staggered_waves import Signal, StaggeredWaves, Terms, of_memories
-from simjax.models.waves.wave_setup import WaveKeys, along_refusals, check_light, medium_function, points_of
-from simjax.models.waves.yee import ELECTRIC, MAGNETIC, POLARISATIONS, layout_of, layouts_of, terms_of_curl
+from simjax.models.waves.staggered_waves import StaggeredWaves, Terms, of_memories
+from simjax.models.waves.wave_setup import WaveKeys, along_refusals, check_light, checks, medium_function, points_of
+from simjax.models.waves.yee import (
+    ELECTRIC,
+    MAGNETIC,
+    POLARISATION_OF,
+    POLARISATIONS,
+    layout_of,
+    layouts_of,
+    terms_of_curl,
+)
 from simjax.ops import staggered_wave
 from simjax.ops.axisymmetric_divergence import RADIAL
 from simjax.schema.config_errors import raise_first
 from simjax.schema.kinds import Text, key
 from simjax.schema.model_schema import SPLITTING, FieldSchema
-
-_POLARISATION_OF = {"maxwell_tm": "tm", "maxwell_te": "te", "maxwell": "full"}
-
-
-class State(eqx.Module):
-    """electric at time t, magnetic at t - lag: one `(*grid.shape)` array for every component there is.
-
-    memories: per component and term of its curl, None or the memory of its absorbing layer.
-    """
-
-    electric: tuple[Array, ...]
-    magnetic: tuple[Array, ...]
-    electric_memory: tuple[tuple[Array | None, ...], ...]
-    magnetic_memory: tuple[tuple[Array | None, ...], ...]
-    lag: Array
-
-
-class Params(eqx.Module):
-    """permittivity, permeability, conductivity (None: an insulator): scalars, one value for each cell `(*grid.shape)`,
-    functions of place `f(*coordinates)`, or what `Maxwell.averaged` makes of these, one array for each component.
-
-    sources (count, axes): positions, with one of the `signals` each, strengths of current elements; receivers (count,
-    axes).
-    """
-
-    permittivity: Property
-    permeability: Property
-    conductivity: Property | None = None
-    sources: Array | None = None
-    signals: tuple[Signal, ...] = ()
-    receivers: Array | None = None
-
-    def __check_init__(self):
-        numbers = {"permittivity": self.permittivity, "permeability": self.permeability}
-        require_at_least("Maxwell.Params", numbers, strictly=True)
-        require_at_least("Maxwell.Params", {"conductivity": self.conductivity})
-
-
-class Layer(eqx.Module):
-    """Layers along one axis: profiles on faces and at centres, and the medium of `Prepared` on their lines."""
-
-    face: Profile
-    center: Profile
-    impermittivity: tuple[Array, ...]
-    decay: tuple[Array, ...] | None
-    impermeability: tuple[Array, ...]
-
-
-class Prepared(eqx.Module):
-    """1/permittivity and conductivity/permittivity where E is, 1/permeability where H is, absorbing layers per
-    axis, 1/permittivity-weighted surroundings of the sources, and scales of derivatives."""
-
-    impermittivity: tuple[Array, ...]
-    decay: tuple[Array, ...] | None
-    impermeability: tuple[Array, ...]
-    layers: tuple[Layer | None, ...]
-    sources: PointSources | None
-    scales: AxisScales
 
 
 def _maxwell(name: str, axes: int, electric: tuple[str, ...], magnetic: tuple[str, ...]):
@@ -115,25 +72,27 @@ def _maxwell(name: str, axes: int, electric: tuple[str, ...], magnetic: tuple[st
         axisymmetric=axes == 2,
         forced=(),
         exclusions=axisymmetric_waves.EXCLUSIONS,
-        check=check_light(electric),
+        check=checks(check_light(electric), check_poles, check_incident(name)),
         balanced=lambda ndim, counts: (ENERGY,),
+        passing=lambda ndim, counts: (ENERGY,),
     )
 
 
 @_maxwell("maxwell_tm", 2, ("z",), AXES[:2])
 @_maxwell("maxwell_te", 2, AXES[:2], ("z",))
 @_maxwell("maxwell", 3, AXES, AXES)
-class Maxwell(LightMedium, LightEnergy, StaggeredWaves):
+class Maxwell(LightMedium, LightEnergy, WithIncidentWave, StaggeredWaves):
     """Maxwell's equations: eps dE/dt = curl H - sigma E - J, mu dH/dt = -curl E, J = sum of q_k(t) delta(x - x_k).
 
-    E electric and H magnetic field, eps permittivity, mu permeability, sigma conductivity, J currents along `along`
-    (x, y or z). Yee's grid (1966, IEEE Trans. Antennas Propag. 14, 302): E on edges, H on faces; leapfrog in time,
-    conduction by the trapezoidal rule. In 2-D either "tm" (Ez, Hx, Hy) or "te" (Ex, Ey, Hz). The medium's means are
-    arithmetic around an edge for eps and sigma, harmonic across a face for mu, as if each cell were of one material; of
-    functions of place (formulas) means are taken within cells, see `averaged`. Sides: periodic, a perfect conductor
-    (SlipWall), or AbsorbingSide behind a CPML of `layer_cells`. Takes stretched grids, and in 2-D axisymmetric
-    ones of second order with conductors across r: x is r, y is z, and the component called z goes around the axis, "tm"
-    (E_phi, Hr, Hz) with currents in rings, "te" (Er, Ez, H_phi) with currents on the axis.
+    E electric and H magnetic field, eps permittivity, mu permeability, sigma conductivity, J currents along `along` (x,
+    y or z), and those of poles of a dispersive medium, which follow E. Yee's grid (1966, IEEE Trans. Antennas Propag.
+    14, 302): E on edges, H on faces; leapfrog in time, conduction by the trapezoidal rule. In 2-D either "tm" (Ez, Hx,
+    Hy) or "te" (Ex, Ey, Hz). The medium's means are arithmetic around an edge for eps and sigma, harmonic across a face
+    for mu, as if each cell were of one material; of functions of place (formulas) means are taken within cells, see
+    `averaged`. Sides: periodic, a perfect conductor (SlipWall), or AbsorbingSide behind a CPML of `layer_cells`. Takes
+    stretched grids, and in 2-D axisymmetric ones of second order with conductors across r: x is r, y is z, and the
+    component called z goes around the axis, "tm" (E_phi, Hr, Hz) with currents in rings, "te" (Er, Ez, H_phi) with
+    currents on the axis.
 
     Examples:
         >>> sides = [(sj.PeriodicSide(), sj.PeriodicSide())] * 2
@@ -142,7 +101,7 @@ class Maxwell(LightMedium, LightEnergy, StaggeredWaves):
     """
 
     @dataclass(frozen=True)
-    class Keys(WaveKeys):
+    class Keys(IncidentKeys, PoleKeys, WaveKeys):
         along: str | None = key(
             Text(optional=True, pattern="[xyz]", described="x, y or z"), None, about="component of E fed and recorded"
         )
@@ -155,6 +114,7 @@ class Maxwell(LightMedium, LightEnergy, StaggeredWaves):
     medium_layout: FieldLayout
     layer: AbsorbingLayer
     polarisation: str = eqx.field(static=True)
+    incident: IncidentBox | None = eqx.field(static=True)
     along: int = eqx.field(static=True)
     order: int = eqx.field(static=True)
 
@@ -167,6 +127,7 @@ class Maxwell(LightMedium, LightEnergy, StaggeredWaves):
         along: str | None = None,
         order: int = 2,
         layer_cells: int = 12,
+        incident: IncidentWave | None = None,
     ):
         ndim = domain.grid.ndim
         polarisation = polarisation or ("tm" if ndim == 2 else "full")
@@ -186,6 +147,9 @@ class Maxwell(LightMedium, LightEnergy, StaggeredWaves):
         self.medium_layout = mirrored_layout(layout_of([CENTER] * ndim, sides))
         check_scales(domain, self.medium_layout, order)
         self.layer = AbsorbingLayer(domain, layer_cells, sides)
+        self.incident = (
+            None if incident is None else box_of(incident, domain.grid, sides, layer_cells, order, polarisation)
+        )
 
     @classmethod
     def configured(cls, setup):
@@ -193,12 +157,14 @@ class Maxwell(LightMedium, LightEnergy, StaggeredWaves):
         model = cls(
             setup.domain,
             setup.sides,
-            polarisation=_POLARISATION_OF.get(setup.config.model),
+            polarisation=POLARISATION_OF.get(setup.config.model),
             along=keys.along,
             order=keys.order,
             layer_cells=keys.layer_cells,
+            incident=None if keys.incident is None else keys.incident.wave,
         )
-        return model, Params(**{name: medium_function(setup, name) for name in cls.medium}, **points_of(setup))
+        medium = {name: medium_function(setup, name) for name in cls.medium}
+        return model, Params(**medium, **points_of(setup), poles=poles_of(setup), incident=incident_of(setup))
 
     @property
     def curls_of_magnetic(self) -> tuple[Terms, ...]:
@@ -229,9 +195,11 @@ class Maxwell(LightMedium, LightEnergy, StaggeredWaves):
             volumes = self._volumes(scales, layout, value.dtype, rings=self.polarisation == "tm")
             sources = self.located_sources(params, value, volumes)
         impermeability = self.inverse_at_faces(params.permeability)
-        medium = impermittivity, decay, impermeability
+        poles = tuple(self.over_permittivity(pole, impermittivity) for pole in params.poles)
+        medium = impermittivity, decay, impermeability, poles
         layers = tuple(self.layer_along(axis, speed, Layer, *medium) for axis in range(self.domain.grid.ndim))
-        return Prepared(impermittivity, decay, impermeability, layers, sources, scales)
+        incident = self.speed_of_incident(params, impermittivity, impermeability)
+        return Prepared(impermittivity, decay, impermeability, layers, sources, scales, poles, incident)
 
     @property
     def fed_layout(self):
@@ -277,7 +245,9 @@ class Maxwell(LightMedium, LightEnergy, StaggeredWaves):
             u, kept = self.absorbed(u, curl, lines[k], state.magnetic_memory[k], prepared.layers, factor_of, dt)
             magnetic.append(u)
             memory.append(kept)
-        return State(state.electric, tuple(magnetic), state.electric_memory, tuple(memory), state.lag)
+        incident = self.line_kicked(dt, state, prepared)
+        memories = state.electric_memory, tuple(memory)
+        return State(state.electric, tuple(magnetic), *memories, state.lag, state.poles, incident)
 
     def accelerated_with_lines(self, t, dt, state, params, prepared):
         curls = self.curls_of_electric
@@ -287,6 +257,11 @@ class Maxwell(LightMedium, LightEnergy, StaggeredWaves):
             u - dt * (prepared.impermeability[k] * sum(terms[1:], terms[0]))
             for k, (u, terms) in enumerate(zip(state.magnetic, slopes, strict=True))
         )
+        if prepared.incident is not None:
+            magnetic = tuple(
+                u if lacking is None else u - dt * (prepared.impermeability[k] * lacking)
+                for k, (u, lacking) in enumerate(zip(magnetic, self.lacking_of_electric(state), strict=True))
+            )
         return eqx.tree_at(lambda s: s.magnetic, state, magnetic), lines
 
     def drift(self, t, dt, state, params, prepared):
@@ -294,41 +269,62 @@ class Maxwell(LightMedium, LightEnergy, StaggeredWaves):
         slopes = self.slopes(curls, state.magnetic, self.magnetic_layouts, FACE, t, prepared.scales)
         slopes, lines = self.read_layers(curls, slopes)
         electric, memory = [], []
+        lacking = self.lacking_of_magnetic(state, prepared)
         for k, (u, curl, terms) in enumerate(zip(state.electric, curls, slopes, strict=True)):
 
             def factor_of(layer: Layer, k=k):
                 return layer.face, _factor_of_curl(dt, k, layer)
 
-            kept = 1.0
-            if prepared.decay is not None:
-                lost = 0.5 * dt * prepared.decay[k]
+            kept, lost = 1.0, half_losses(dt, *of_component(k, prepared))
+            if lost is not None:
                 kept = (1 - lost) / (1 + lost)
             factor = _factor_of_curl(dt, k, prepared)
             u = kept * u + factor * sum(terms[1:], terms[0])
+            if lacking[k] is not None:
+                u = u + factor * jnp.asarray(lacking[k])
+            for pole, held in zip(prepared.poles, state.poles, strict=True):
+                u = u - pole.strength[k] / (1 + jnp.asarray(lost)) * pole.drive(dt, held[k])
             u, memories = self.absorbed(u, curl, lines[k], state.electric_memory[k], prepared.layers, factor_of, dt)
             electric.append(u)
             memory.append(memories)
         if prepared.sources is not None:
             electric[self.along] = self.feed(t, dt, electric[self.along], params, prepared)
-        return State(tuple(electric), state.magnetic, tuple(memory), state.magnetic_memory, state.lag)
+        poles = tuple(
+            tuple(
+                pole.advanced(dt, 0.5 * (before + after), parts)
+                for before, after, parts in zip(state.electric, electric, held, strict=True)
+            )
+            for pole, held in zip(prepared.poles, state.poles, strict=True)
+        )
+        incident = self.line_drifted(t, dt, state, params, prepared)
+        memories = tuple(memory), state.magnetic_memory
+        return State(tuple(electric), state.magnetic, *memories, state.lag, poles, incident)
 
     def with_memories(self, form, state, *others):
         states = state, *others
         electric = of_memories(form, self.curls_of_magnetic, *(one.electric_memory for one in states))
         magnetic = of_memories(form, self.curls_of_electric, *(one.magnetic_memory for one in states))
-        return State(state.electric, state.magnetic, electric, magnetic, state.lag)
+        return State(state.electric, state.magnetic, electric, magnetic, state.lag, state.poles, state.incident)
 
     def irreversible(self, params):
-        return super().irreversible(params) or ("conduction" if params.conductivity is not None else "")
+        conduction = "conduction" if params.conductivity is not None else ""
+        damping = "damping of a pole" if any(pole.lossy for pole in params.poles) else ""
+        wave = "an incident wave" if self.incident is not None else ""
+        return super().irreversible(params) or conduction or damping or wave
 
     def feed(self, t, dt, u: Array, params, prepared) -> Array:
-        """E after the currents: dE = -dt J / (eps + sigma dt / 2)."""
+        """E after the currents: dE = -dt J / (eps + sigma dt / 2), and what poles add below."""
         currents, sources = self.strengths(t, params, u.dtype), prepared.sources
-        if prepared.decay is not None:
-            decay = prepared.decay[self.along]
-            lost = 0.5 * dt * (gather(sources, decay) if decay.ndim else decay)
+        own = of_component(self.along, prepared)
+        lost = half_losses(dt, *jax.tree.map(lambda v: gather(sources, v) if v.ndim else v, own))
+        if lost is not None:
             sources = PointSources(sources.cells, sources.weights / (1 + lost))
         return spread(sources, -dt * currents, u)
+
+    def partition_specs(self, state, params):
+        specs, rest = super().partition_specs(state, params)
+        cut = tuple(self.pole_specs(pole, own) for pole, own in zip(params.poles, rest.poles, strict=True))
+        return specs, eqx.tree_at(lambda p: p.poles, rest, cut)
 
     # ------------------------------------------------------------------ what is seen of it
 
@@ -394,18 +390,30 @@ class Maxwell(LightMedium, LightEnergy, StaggeredWaves):
             memories(self.curls_of_magnetic),
             memories(self.curls_of_electric),
             jnp.zeros((), like.dtype),
+            tuple(tuple((jnp.zeros_like(u),) * pole.parts for u in fields["electric"]) for pole in params.poles),
+            None if self.incident is None else self.incident.start(like.dtype),
         )
 
     def constrain(self, t, dt, state, params):
         """Tangential E and normal H vanish on conductors."""
         electric = self.domain.impose(state.electric, self.electric_layouts, t)
         magnetic = self.domain.impose(state.magnetic, self.magnetic_layouts, t)
-        return eqx.tree_at(lambda s: (s.electric, s.magnetic), state, (electric, magnetic))
+        poles = tuple(self._imposed(held, t) for held in state.poles)
+        return eqx.tree_at(lambda s: (s.electric, s.magnetic, s.poles), state, (electric, magnetic, poles))
+
+    def _imposed(self, held: tuple[Parts, ...], t) -> tuple[Parts, ...]:
+        """The parts of a pole, per component of E, zero where that vanishes on conductors."""
+        by_part = [self.domain.impose(parts, self.electric_layouts, t) for parts in zip(*held, strict=True)]
+        return tuple(zip(*by_part, strict=True))
 
     def unphysical(self, state, params):
         averaged = self.averaged(params)
         permittivity, permeability = map(least, (averaged.permittivity, averaged.permeability))
         found = {"permittivity or permeability <= 0": ~((permittivity > 0) & (permeability > 0))}
+        for number, pole in enumerate(averaged.poles):
+            found[f"strength of pole {number} < 0"] = ~(least(pole.strength) >= 0)
+            found[f"{pole.wrong} of pole {number}"] = pole.is_unphysical()
+        found |= self.on_sides_of_incident(averaged)
         return self.with_misplaced_sources(found, params, rings=self.polarisation == "tm")
 
     def outputs(self):
@@ -429,6 +437,19 @@ class Maxwell(LightMedium, LightEnergy, StaggeredWaves):
             names = [f"{field}_{AXES[c]}" for c in components] if len(components) > 1 else [field]
             yield field, names, layouts
 
+    def energy_flux_along(self, axis):
+        """The component of E x H along an axis."""
+        names = [
+            dict(zip(POLARISATIONS[self.polarisation][n], own, strict=True))
+            for n, (_, own, _) in enumerate(self._fields())
+        ]
+        (electric, magnetic), j, k = names, (axis + 1) % 3, (axis + 2) % 3
+        products = ((j, k, 1), (k, j, -1))
+        found = [(electric[a], magnetic[b], sign) for a, b, sign in products if a in electric and b in magnetic]
+        if len(magnetic) == 1:
+            found = [(one, other, sign) for other, one, sign in found]
+        return tuple(WaveProduct(*product) for product in found)
+
     def observe(self, t, state, params) -> dict[str, Array]:
         now = self.kick(t, state.lag, state, params, self.prepare(params))
         return {
@@ -441,5 +462,5 @@ Maxwell.Params, Maxwell.State = Params, State
 
 def _factor_of_curl(dt, component: int, medium: Any) -> Array:
     """Factor of a component of the curl of H in a drift; medium: of the whole block (`Prepared`) or a layer."""
-    factor = dt * medium.impermittivity[component]
-    return factor if medium.decay is None else factor / (1 + 0.5 * dt * medium.decay[component])
+    factor, lost = dt * medium.impermittivity[component], half_losses(dt, *of_component(component, medium))
+    return factor if lost is None else factor / (1 + lost)

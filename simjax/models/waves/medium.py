@@ -5,11 +5,14 @@ from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.sharding import PartitionSpec
 
 from simjax.core.boundary import FieldLayout
 from simjax.models.waves import wave_surfaces
+from simjax.models.waves.poles import Pole
 from simjax.models.waves.yee import POLARISATIONS
 from simjax.ops import staggered_wave
 
@@ -18,9 +21,9 @@ Property = Array | tuple[Array, ...] | wave_surfaces.Function
 
 
 class LightMedium(eqx.Module):
-    """Permittivity, permeability and conductivity of `models.waves.maxwell.Maxwell`, whose class has the fields.
+    """Permittivity, permeability, conductivity and poles of `models.waves.maxwell.Maxwell`, whose class has the fields.
 
-    media: arrays for each component, in the place of functions of `Params` by their names.
+    media: arrays for each component, in the place of functions of `Params` by their names, of poles `pole_0`, ...
     """
 
     media: dict[str, tuple[Array, ...]] | None
@@ -29,10 +32,17 @@ class LightMedium(eqx.Module):
         """Parameters in which an array for each component stands for every function of place.
 
         Permittivity and permeability have `surfaces.effective`, with which light at a surface along the grid, or with
-        its field along the surface, is of second order; the conductivity has plain means. These are over 233 places in
-        each cell of a plane, 117 in space: compute them once where `Params` are to serve often.
+        its field along the surface, is of second order; the conductivity and the strengths of poles have plain means.
+        These are over 233 places in each cell of a plane, 117 in space: compute them once where `Params` are to serve
+        often.
         """
-        return replace(params, **(self._means(params) if self.media is None else self.media))
+        media = self._means(params) if self.media is None else self.media
+        names = [_pole_name(number) for number in range(len(params.poles))]
+        poles = tuple(
+            replace(pole, strength=media.get(name, pole.strength))
+            for name, pole in zip(names, params.poles, strict=True)
+        )
+        return replace(params, poles=poles, **{name: of for name, of in media.items() if name not in names})
 
     def _means(self: Any, params) -> dict[str, tuple[Array, ...]]:
         """The means of the functions in `params`, by name."""
@@ -48,11 +58,10 @@ class LightMedium(eqx.Module):
                 found[name] = tuple(
                     wave_surfaces.effective(self.domain, layout, axis, given) for layout, axis in places
                 )
-        given = params.conductivity
-        if callable(given):
-            found["conductivity"] = tuple(
-                wave_surfaces.mean(self.domain, layout, given) for layout in self.electric_layouts
-            )
+        strengths = {_pole_name(number): pole.strength for number, pole in enumerate(params.poles)}
+        for name, given in {"conductivity": params.conductivity, **strengths}.items():
+            if callable(given):
+                found[name] = tuple(wave_surfaces.mean(self.domain, layout, given) for layout in self.electric_layouts)
         return found
 
     def constant_parts(self, params):
@@ -64,6 +73,18 @@ class LightMedium(eqx.Module):
     def at_edges(self: Any, value: Array | tuple[Array, ...]) -> tuple[Array, ...]:
         """Values where the components of E are: arithmetic means of cells."""
         return value if isinstance(value, tuple) else self._of_cells(value, self.electric_layouts)
+
+    def over_permittivity(self: Any, pole: Pole, impermittivity: tuple[Array, ...]) -> Pole:
+        """A pole with its strength over the permittivity where the components of E are."""
+        strengths = zip(self.at_edges(pole.strength), impermittivity, strict=True)
+        return replace(pole, strength=tuple(s * e for s, e in strengths))
+
+    def pole_specs(self: Any, pole: Pole, specs: Pole) -> Pole:
+        """The partition of a pole's numbers, of which arrays of strengths are cut like the grid."""
+        if callable(pole.strength):
+            return specs
+        cut = jax.tree.map(lambda u: self.domain.spec() if u.ndim else PartitionSpec(), pole.strength)
+        return replace(specs, strength=cut)
 
     def inverse_at_faces(self: Any, value: Array | tuple[Array, ...]) -> tuple[Array, ...]:
         """Inverses where the components of H are: means of those of cells."""
@@ -79,6 +100,10 @@ class LightMedium(eqx.Module):
             return tuple(staggered_wave.mean_to(padded, layout.offset) for layout in layouts)
 
         return self.domain.apply(means, value, self.medium_layout, width=1)
+
+
+def _pole_name(number: int) -> str:
+    return f"pole_{number}"
 
 
 def least(value: Array | tuple[Array, ...]) -> Array:

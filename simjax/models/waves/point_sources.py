@@ -4,7 +4,6 @@ import math
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -14,6 +13,7 @@ from simjax.core.domain import Domain
 from simjax.core.stretched import as_array, places_around
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, FACE, LOWER, UPPER
+from simjax.ops.samples import between
 
 HALF_WIDTH, STEEPNESS = 4, 6.31
 """Cells that a point reaches to either side, and the steepness of the Kaiser window best for that reach."""
@@ -30,13 +30,18 @@ class PointSources(eqx.Module):
 
 
 class SampledSignal(eqx.Module):
-    """A signal through `values` at increasing `times`, linear between them and zero before and after."""
+    """A signal through `values` at increasing `times`, linear between them and zero before and after.
+
+    values: (samples,), or (signals, samples) of several with the same times.
+    """
 
     times: Array
     values: Array
 
     def __call__(self, t) -> Array:
-        return jnp.interp(t, self.times, self.values, left=0.0, right=0.0)
+        inside = (t >= self.times[0]) & (t <= self.times[-1])
+        found = between(self.times, self.values, jnp.asarray(t))
+        return jnp.where(inside, found, jnp.zeros_like(found))
 
 
 def kernel(distance: Array) -> Array:
@@ -144,9 +149,14 @@ def gather(points: PointSources, field: Array) -> Array:
     return field[_index(points)]
 
 
+def heard(points: PointSources, field: Array) -> Array:
+    """The part of this block in the field at the points, (count,): all blocks add up to it."""
+    return jnp.sum(points.weights * gather(points, field), axis=tuple(range(1, points.weights.ndim)))
+
+
 def receive(domain: Domain, points: PointSources, field: Array) -> Array:
     """The field at the points, (count,)."""
-    return jax.vmap(domain.sum)(points.weights * gather(points, field))
+    return domain.total(heard(points, field))
 
 
 def per_volume(domain: Domain, points: PointSources, scale: Array | float) -> PointSources:

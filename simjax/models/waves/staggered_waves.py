@@ -1,6 +1,7 @@
 """Common part of waves on a staggered grid: differences, absorbing layers, point sources, receivers, the medium."""
 
 import abc
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
@@ -13,21 +14,31 @@ from jax.sharding import PartitionSpec
 from simjax.arguments import require_one_of
 from simjax.core.boundary import FieldLayout, Side
 from simjax.core.domain import Domain
-from simjax.core.model import SplitModel
+from simjax.core.face_planes import FacePlane
+from simjax.core.model import Measure, SplitModel
 from simjax.grid import CENTER, FACE
 from simjax.models.axisymmetric_grid import across_of
 from simjax.models.sides import check_sides
 from simjax.models.waves import axisymmetric_waves
 from simjax.models.waves.energy import WaveEnergy
 from simjax.models.waves.pml import AbsorbingLayer, Layered, Term
-from simjax.models.waves.point_sources import PointSources, gather, locate, marks_of, per_volume, receive
+from simjax.models.waves.point_sources import (
+    PointSources,
+    SampledSignal,
+    gather,
+    heard,
+    locate,
+    marks_of,
+    per_volume,
+    receive,
+)
 from simjax.models.waves.scales import AxisScales, along
 from simjax.ops import staggered_wave
 from simjax.ops.spacing import scaled
 from simjax.schema.config_errors import raise_first
 
 Signal = Callable[[Array], Array]
-"""`signal(t)` -> strength of a source; an `eqx.Module`, whose arrays are parameters."""
+"""`signal(t)` -> strength of a source, or those of several; an `eqx.Module`, whose arrays are parameters."""
 
 Terms = tuple[tuple[int, int, int], ...]
 """Terms of what advances one component of a field: (axis of the difference, number of the other field's component,
@@ -168,7 +179,13 @@ class StaggeredWaves(Layered, SplitModel, WaveEnergy):
 
     def strengths(self, t, params, dtype) -> Array:
         """Strengths of the sources at time t, (sources,)."""
-        return jnp.stack([jnp.asarray(signal(t), dtype) for signal in params.signals])
+        return jnp.concatenate([jnp.asarray(signal(t), dtype).reshape(-1) for signal in params.signals])
+
+    def with_shot(self, params, shot):
+        signals = (SampledSignal(shot.times, shot.signals),)
+        own = dataclasses.replace(params, sources=shot.sources, signals=signals, receivers=None)
+        points = locate(self.domain, self.fed_layout, shot.receivers)
+        return own, lambda state: heard(points, self.fed(state))
 
     def receive(self, t, state, params) -> Array:
         """The fed component at the receivers, (receivers,)."""
@@ -192,6 +209,24 @@ class StaggeredWaves(Layered, SplitModel, WaveEnergy):
         if self.domain.grid.axisymmetric and params.sources is not None:
             found = found | axisymmetric_waves.misplaced(params.sources, rings=rings)
         return {what: jnp.broadcast_to(where, self.domain.block_shape) for what, where in found.items()}
+
+    # ------------------------------------------------------------------ energy that passes planes
+
+    def flux_measures(self) -> dict[str, Measure]:
+        """The energy, which has a flux by `energy_flux_along`."""
+        return self.balanced()
+
+    def unknown_fluxes(self, names: tuple[str, ...], plane: FacePlane) -> str:
+        """Tell, as an error does, why the flux through a plane is not known; "" if it is."""
+        if self.domain.grid.axisymmetric:
+            return "expected a Cartesian grid, as the energy flux in (r, z) is not known; read the balance of energy"
+        ends = 0, self.domain.grid.shape[plane.axis]
+        if plane.number in ends and not self.fed_layout.is_periodic(plane.axis):
+            return (
+                "expected a plane inside the grid, as no side lets waves pass; write one in front of the absorbing "
+                "layer, or the balance of energy, which tells what a layer took"
+            )
+        return ""
 
     # ------------------------------------------------------------------ decomposition
 

@@ -50,33 +50,99 @@ class Signal(Plain):
             return None
 
     def _read_file(self, path: str, value: Mapping, problems: ConfigErrors) -> SignalFile | None:
-        if set(value) != {"file"} or not isinstance(value["file"], str):
-            problems.add(path, dict(value), self.allowed)
-            return None
-        name = Path(value["file"]).expanduser()
-        candidates = [name] if name.is_absolute() else [folder / name for folder in input_folders(())]
-        found = next((candidate.resolve() for candidate in candidates if candidate.is_file()), None)
+        found = _from_file(path, value, read_signal, self.allowed, problems)
+        return None if found is None else SignalFile(str(found[0]))
+
+
+@dataclass(frozen=True)
+class Positions(ListOf):
+    """A list of positions, or {file: NAME.csv}."""
+
+    @property
+    def allowed(self) -> str:
+        return f"{super().allowed}, or {{file: NAME.csv}} with a number per axis in each line"
+
+    def read(self, path: str, value: Any, problems: ConfigErrors) -> tuple | None:
+        if not isinstance(value, Mapping):
+            return super().read(path, value, problems)
+        found = _from_file(path, value, read_positions, self.allowed, problems)
+        return None if found is None else super().read(path, found[1], problems)
+
+
+@dataclass(frozen=True)
+class Sources(ListOf):
+    """A list of sources, or {file: NAME.csv, signal: ...} of sources that send the same."""
+
+    @property
+    def allowed(self) -> str:
+        return f"{super().allowed}, or {{file: NAME.csv, signal: ...}} with the number per axis of each in a line"
+
+    def read(self, path: str, value: Any, problems: ConfigErrors) -> tuple | None:
+        if not isinstance(value, Mapping) or "signal" not in value:
+            return super().read(path, value, problems)
+        placed = {key: given for key, given in value.items() if key != "signal"}
+        found = _from_file(path, placed, read_positions, self.allowed, problems)
         if found is None:
-            problems.say(f"{path}.file", f"{path}.file = {value['file']!r}: no such file")
             return None
+        return super().read(path, [{"position": place, "signal": value["signal"]} for place in found[1]], problems)
+
+
+def _from_file(
+    path: str, value: Mapping, read: Callable[[Path], Any], allowed: str, problems: ConfigErrors
+) -> tuple[Path, Any] | None:
+    """The file that {file: NAME} names, and what it holds; None after telling what is wrong."""
+    if set(value) != {"file"} or not isinstance(value["file"], str):
+        problems.add(path, dict(value), allowed)
+        return None
+    name = Path(value["file"]).expanduser()
+    candidates = [name] if name.is_absolute() else [folder / name for folder in input_folders(())]
+    found = next((candidate.resolve() for candidate in candidates if candidate.is_file()), None)
+    if found is None:
+        problems.say(f"{path}.file", f"{path}.file = {value['file']!r}: no such file")
+        return None
+    try:
+        return found, read(found)
+    except ConfigurationError as error:
+        problems.say(f"{path}.file", f"{path}.file: {error}")
+        return None
+
+
+def read_positions(file: str | Path) -> list[list[float]]:
+    """Positions in a text file, one per line; raises ConfigurationError unless they are one to three finite numbers,
+    as many in each line. The first line may be names."""
+    found: list[list[float]] = []
+    for number, row in _rows(file):
         try:
-            read_signal(found)
-        except ConfigurationError as error:
-            problems.say(f"{path}.file", f"{path}.file: {error}")
-            return None
-        return SignalFile(str(found))
+            place = [float(cell) for cell in row]
+        except ValueError:
+            if number == 1:
+                continue
+            raise ConfigurationError(f"line {number} of {file}: expected numbers; got {','.join(row)!r}.") from None
+        if not all(map(math.isfinite, place)):
+            raise ConfigurationError(f"line {number} of {file}: expected finite numbers; got {','.join(row)!r}.")
+        if len(place) > 3 or found and len(place) != len(found[0]):
+            expected = f"{len(found[0])} number(s), as in the lines before" if found else "one to three numbers"
+            raise ConfigurationError(f"line {number} of {file}: expected {expected}; got {','.join(row)!r}.")
+        found.append(place)
+    if not found:
+        raise ConfigurationError(f"{file} holds no positions; write one in each line, such as 0.3,0.9.")
+    return found
+
+
+def _rows(file: str | Path) -> list[tuple[int, list[str]]]:
+    """The lines of a text file that hold anything, cut at commas, with their numbers."""
+    try:
+        require_memory_for_text(Path(file))
+        with Path(file).open(encoding="utf-8", newline="") as lines:
+            return [(number, row) for number, row in enumerate(csv.reader(lines), start=1) if row]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ConfigurationError(f"{file} cannot be read as text ({error}).") from None
 
 
 def read_signal(file: str | Path) -> tuple[list[float], list[float]]:
     """Times and values of a signal file; raises ConfigurationError unless they are finite and times increase."""
     times, values = [], []
-    try:
-        require_memory_for_text(Path(file))
-        with Path(file).open(encoding="utf-8", newline="") as lines:
-            rows = [(number, row) for number, row in enumerate(csv.reader(lines), start=1) if row]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ConfigurationError(f"{file} cannot be read as text ({error}).") from None
-    for number, row in rows:
+    for number, row in _rows(file):
         try:
             time, value = (float(cell) for cell in row)
         except ValueError:
@@ -111,10 +177,10 @@ class WaveKeys:
     order: int = key(Integer(2, 4), 2, about="order in space: 2 or 4")
     layer_cells: int = key(Integer(1, 100), 12, about="cells of an absorbing layer")
     sources: tuple[SourceConfig, ...] = key(
-        ListOf(Nested(SourceConfig), noun="sources"), (), about="point sources, anywhere in the box"
+        Sources(Nested(SourceConfig), noun="sources"), (), about="point sources, anywhere in the box"
     )
     receivers: tuple[tuple[float, ...], ...] = key(
-        ListOf(ListOf(Real(formula=True), 1, 3, noun="numbers, one per axis"), noun="positions"),
+        Positions(ListOf(Real(formula=True), 1, 3, noun="numbers, one per axis"), noun="positions"),
         (),
         units="m",
         about="where the field is recorded, anywhere in the box",
@@ -155,6 +221,16 @@ def check_light(components: tuple[str, ...]) -> Callable[[Any], Iterator[tuple[s
         if config.grid.axisymmetric and along == "x" and config.physics.sources:
             yield from axisymmetric_waves.EXCLUSIONS.refusals(axisymmetric_waves.ALONG_AXIS)
         yield from along_refusals(along, components)
+
+    return check
+
+
+def checks(*parts: Callable[[Any], Iterator[tuple[str, str]]]) -> Callable[[Any], Iterator[tuple[str, str]]]:
+    """Several checks of a configuration, one after the other."""
+
+    def check(config: Any) -> Iterator[tuple[str, str]]:
+        for part in parts:
+            yield from part(config)
 
     return check
 
@@ -205,10 +281,10 @@ def medium_function(setup: Setup, name: str) -> Array | MediumFormula | None:
     source = setup.config.coefficients.get(name)
     if not isinstance(source, tuple) or source[0].constant is not None or source[0].uses_noise:
         return medium_property(setup, name)
-    return MediumFormula(_named(source[0], setup.values), jnp.dtype(setup.config.precision))
+    return MediumFormula(named_formula(source[0], setup.values), jnp.dtype(setup.config.precision))
 
 
-def _named(formula: Formula, values: Values) -> FormulaValue:
+def named_formula(formula: Formula, values: Values) -> FormulaValue:
     """A formula with those of the values that it names."""
     return FormulaValue(formula, {name: value for name, value in values.items() if name in formula.names})
 
@@ -218,12 +294,13 @@ def points_of(setup: Setup) -> dict[str, Any]:
     dtype, keys = jnp.dtype(setup.config.precision), setup.keys
     return {
         "sources": jnp.asarray([s.position for s in keys.sources], dtype) if keys.sources else None,
-        "signals": tuple(_signal(source.signal, setup.values, dtype) for source in keys.sources),
+        "signals": tuple(signal_of(source.signal, setup.values, dtype) for source in keys.sources),
         "receivers": jnp.asarray(keys.receivers, dtype) if keys.receivers else None,
     }
 
 
-def _signal(signal, values: Values, dtype) -> SampledSignal | FormulaValue:
+def signal_of(signal: Any, values: Values, dtype: Any) -> SampledSignal | FormulaValue:
+    """A signal of a configuration as a function of time."""
     if isinstance(signal, SignalFile):
         return SampledSignal(*(jnp.asarray(column, dtype) for column in read_signal(signal.file)))
-    return _named(signal, values)
+    return named_formula(signal, values)

@@ -15,6 +15,9 @@ POLARISATIONS: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
 }
 """Name -> components of E and of H that there are."""
 
+POLARISATION_OF = {"maxwell_tm": "tm", "maxwell_te": "te", "maxwell": "full"}
+"""Name of a model in configurations -> its polarisation."""
+
 ELECTRIC, MAGNETIC = "V m-1", "A m-1"
 """Units of E and H."""
 

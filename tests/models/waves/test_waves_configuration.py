@@ -114,12 +114,55 @@ def test_signal_files_that_are_refused(tmp_path, text, expected):
         ({"physics.sources": [{"position": [0.5, 0.5], "signal": "sin(x)"}]}, "unknown name 'x'"),
         ({"physics.sources": [{"position": [0.5, 0.5], "signal": {"file": "none.csv"}}]}, "no such file"),
         ({"physics.sources": [{"position": [0.5, 0.5], "signal": {"name": "none"}}]}, "or {file: NAME.csv}"),
+        ({"physics.receivers": {"file": "none.csv"}}, "physics.receivers.file = 'none.csv': no such file"),
+        ({"physics.receivers": {"name": "none"}}, "or {file: NAME.csv} with a number per axis in each line"),
         ({"boundaries.x": "no_slip"}, "expected one of periodic, rigid, free, absorbing"),
         ({"time.integrator": "rk4"}, "expected one of leapfrog"),
     ],
 )
 def test_mistakes_are_refused(changes, expected):
     assert expected in refusal(changed(SOUND, changes))
+
+
+def test_receivers_of_a_file_are_those_of_a_list(tmp_path):
+    file = tmp_path / "stations.csv"
+    file.write_text("x,y\n0.3,0.5\n\n0.7,0.25\n", encoding="utf-8")
+    config = validate(changed(SOUND, {"physics.receivers": {"file": str(file)}}))
+    assert config.physics.receivers == ((0.3, 0.5), (0.7, 0.25))
+    assert validate(config.write()).physics.receivers == config.physics.receivers
+
+
+def test_sources_of_a_file_send_one_signal(tmp_path):
+    file = tmp_path / "sources.csv"
+    file.write_text("0.3,0.5\n0.7,0.25\n", encoding="utf-8")
+    config = validate(changed(SOUND, {"physics.sources": {"file": str(file), "signal": "sin(t)"}}))
+    listed = [{"position": place, "signal": "sin(t)"} for place in ([0.3, 0.5], [0.7, 0.25])]
+    assert config.physics.sources == validate(changed(SOUND, {"physics.sources": listed})).physics.sources
+    assert validate(config.write()).physics.sources == config.physics.sources
+    for given, told in (
+        ({"file": "none.csv", "signal": "1"}, "physics.sources.file = 'none.csv': no such file"),
+        ({"file": str(file)}, "or {file: NAME.csv, signal: ...}"),
+        ({"file": str(file), "signal": "sin(x)"}, "physics.sources[0].signal"),
+    ):
+        assert told in refusal(changed(SOUND, {"physics.sources": given}))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "holds no positions"),
+        ("x,y\n", "holds no positions"),
+        ("0.3,0.5\n0.3,up\n", "line 2 of .*expected numbers"),
+        ("0.3,0.5\n0.3\n", r"line 2 of .*expected 2 number\(s\)"),
+        ("0.3,inf\n", "line 1 of .*finite"),
+        ("1,2,3,4\n", "line 1 of .*one to three numbers"),
+        ("0.3,0.5\n2.0,0.5\n", r"receivers\[1\]\[0\] = 2: expected a number in the box"),
+    ],
+)
+def test_wrong_files_of_receivers_are_told(text, expected, tmp_path):
+    file = tmp_path / "stations.csv"
+    file.write_text(text, encoding="utf-8")
+    assert re.search(expected, refusal(changed(SOUND, {"physics.receivers": {"file": str(file)}})))
 
 
 def test_maxwell_in_its_three_forms():
