@@ -45,6 +45,7 @@ FREE_TO_CHANGE = (
     "checkpoint",
     "limits",
     "inverse.solver.iterations",
+    "inverse.uncertainty.samples",
     "inverse.solver.tolerance",
     "inverse.checkpoint",
     "objective",

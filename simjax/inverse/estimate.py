@@ -11,12 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from simjax.inverse.field_draws import FieldDraws, draws_at_once
 from simjax.inverse.methods.laplace import (
     Uncertainty,
-    converged,
     draw_keys,
+    draws_converged,
     number_sensitivity,
-    posterior_draw,
+    posterior_draws,
     uncertainty_of_numbers,
 )
 from simjax.inverse.methods.least_squares import LeastSquares
@@ -63,12 +64,16 @@ class Estimate:
 
 
 def answer(
-    problem: InverseProblem, latent, iterate: Iterate, drawn: Callable[[int], None] = lambda number: None
+    problem: InverseProblem,
+    latent,
+    iterate: Iterate,
+    drawn: Callable[[FieldDraws], None] = lambda draws: None,
+    draws: FieldDraws | None = None,
 ) -> Estimate:
     """The answer at `latent`, with Laplace's approximation around it, or the members' spread of an ensemble.
 
     Fields are those that the model begins with, and so are the draws that their deviations are of: what a projection
-    takes away is not in doubt. drawn: called after each draw with how many there are.
+    takes away is not in doubt. draws: those that there are already. drawn: called after some more, with all of them.
     """
     least_squares = problem.least_squares()
     estimate = problem.physical(latent)
@@ -89,11 +94,12 @@ def answer(
     doubts = _doubts(problem, latent, estimate, found, beside)
     deviations = {}
     if problem.inverse.samples and problem.fields:
-        deviations, missing = _field_deviations(problem, least_squares, latent, drawn)
-        if not converged(missing):
+        draws = _field_draws(problem, least_squares, latent, drawn, draws or FieldDraws())
+        deviations = draws.deviations()
+        if not draws_converged(draws.left):
             doubts.append(
                 f"The standard deviations of {', '.join(problem.fields)} are not converged: conjugate gradients left "
-                f"{missing:.1g} of a draw."
+                f"{draws.left:.1g} of a draw."
             )
     return Estimate(
         latent,
@@ -202,15 +208,17 @@ def _undetermined(
     )
 
 
-def _field_deviations(
-    problem: InverseProblem, least_squares: LeastSquares, latent, drawn: Callable[[int], None]
-) -> tuple[dict[str, Any], float]:
-    """Pointwise standard deviations over draws of fields that the model begins with, and what solves have left."""
-    draw, left, fields = eqx.filter_jit(posterior_draw), 0.0, []
-    for number, key in enumerate(draw_keys(problem.inverse.samples), start=1):
-        one = draw(least_squares, latent, key)
-        physical = problem.taken(problem.physical(one.sample))
-        fields.append({path: jax.tree.map(whole, physical[path]) for path in problem.fields})
-        left = max(left, float(one.left))
-        drawn(number)
-    return jax.tree.map(lambda *u: np.std(u, axis=0), *fields), left
+def _field_draws(
+    problem: InverseProblem, least_squares: LeastSquares, latent, drawn: Callable[[FieldDraws], None], draws: FieldDraws
+) -> FieldDraws:
+    """Draws of fields that the model begins with, as many as were asked for, with those that there are already."""
+    count, program = problem.inverse.samples, eqx.filter_jit(posterior_draws)
+    each = min(count, draws_at_once(problem.domain))
+    while draws.number < count:
+        # A last batch that is not full has the shape of the others, so that nothing is compiled for it.
+        batch = program(least_squares, latent, draw_keys(range(draws.number, draws.number + each)))
+        for k in range(min(each, count - draws.number)):
+            physical = problem.taken(problem.physical(jax.tree.map(lambda u, k=k: u[k], batch.samples)))
+            draws.add({path: jax.tree.map(whole, physical[path]) for path in problem.fields}, float(batch.left[k]))
+        drawn(draws)
+    return draws

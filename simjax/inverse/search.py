@@ -30,20 +30,21 @@ from simjax.driver.start.environment import StopSignals, join_processes
 from simjax.driver.start.mesh_choice import with_devices
 from simjax.errors import ConfigurationError, NumericalError, Stopped, stop_error
 from simjax.inverse.estimate import Estimate, answer
+from simjax.inverse.field_draws import FieldDraws, belonging
 from simjax.inverse.methods.gradient_check import GradientCheck, gradient_health
 from simjax.inverse.methods.gradient_descent import scattered
 from simjax.inverse.methods.least_squares import LeastSquares, norm
 from simjax.inverse.methods.solver import Iterate
 from simjax.inverse.problem import InverseProblem
+from simjax.inverse.search_result import SearchResult
 from simjax.inverse.solver_from_config import solver_of
 from simjax.io.checkpoint import Checkpoints
 from simjax.io.files import open_in_run
 from simjax.io.folder_copy import copied
 from simjax.io.lock import locked
-from simjax.notebook import card, in_notebook, line
+from simjax.notebook import in_notebook
 from simjax.parallel import whole
 from simjax.processes import processes
-from simjax.report.picture import Picture
 from simjax.schema.config import Config
 from simjax.status import OK, reasons
 
@@ -55,66 +56,6 @@ WINDOWS = 8
 BESIDE = 1e-3
 # Of the largest window's gradient over the median one: what chaos does in some Lyapunov times.
 UNPREDICTABLE = 10.0
-
-
-@dataclasses.dataclass(repr=False)
-class SearchResult:
-    """Result of a search: its folder (None without files), exit code (0 done, 75 stopped) and a sentence."""
-
-    folder: Path | None
-    exit_code: int
-    message: str
-    answer: Estimate | None = None
-    title: str = "Search"
-
-    def plot(self) -> Picture:
-        """Draw the found values beside the guess and the truth, as one picture that a notebook shows.
-
-        Raises:
-            ConfigurationError: the search left no pictures: it wrote no files, or output.report was false.
-        """
-        return self._picture("unknowns.png")
-
-    def animate(self) -> Picture:
-        """The estimate from iteration to iteration as an animation (WebP); a notebook shows it.
-
-        Raises:
-            ConfigurationError: no field was sought, or the search left no pictures.
-        """
-        return self._picture("search.webp")
-
-    def _picture(self, name: str) -> Picture:
-        path = None if self.folder is None else self.folder / name
-        if path is None or not path.is_file():
-            where = "without a folder" if path is None else f"in {self.folder}"
-            raise ConfigurationError(
-                f"{name}: expected among the files of the search, which is {where}; write output={{'report': True}} "
-                "and let the search write its files."
-            )
-        return Picture(path.read_bytes(), path.suffix.removeprefix("."))
-
-    def __repr__(self) -> str:
-        return line(self.title, self._rows())
-
-    def _rows(self) -> list[tuple[str, object]]:
-        rows: list[tuple[str, object]] = [("outcome", self.message), ("folder", self.folder)]
-        if self.answer is not None:
-            rows += [(path, _number_with_interval(self.answer, path)) for path in self.answer.intervals]
-        return rows
-
-    def _repr_html_(self) -> str:
-        drawn = [
-            self._picture(name)._repr_html_()
-            for name in ("unknowns.png",)
-            if self.folder is not None and (self.folder / name).is_file()
-        ]
-        return card(self.title, self._rows()) + "".join(drawn)
-
-
-def _number_with_interval(answer: Estimate, path: str) -> str:
-    low, high = answer.intervals[path]
-    interval = "" if low is None or high is None else f" ({low:.4g} to {high:.4g}, with 95 %)"
-    return f"{float(answer.estimate[path]):.4g}{interval}"
 
 
 class Search:
@@ -280,7 +221,10 @@ class _Search:
         begun = wall.monotonic()
         stage, iterate, finished = self._go_on() if resumed else self._begin_anew()
         if finished:
-            found = answer(self.stages.whole, self._estimate(stage, iterate), iterate)
+            try:
+                found = self._answer(self._estimate(stage, iterate), iterate, resumed)
+            except _StoppedDrawing as stopped:
+                return self._stopped(str(stopped))
             message = f"{self.folder} has already finished; nothing to do. {found.summary()}"
             return SearchResult(self.folder, 0, message, found, self.title)
         if self.display:
@@ -293,22 +237,16 @@ class _Search:
                 if stopped or number == len(self.stages) - 1:
                     self._checkpoint(number, iterate)
                 if stopped:
-                    message = f"stopped by {stopped} after {len(self.history)} iterations, resumable"
-                    if self.group.first:
-                        self._part.end(message, compilations(self._launched))
-                    return SearchResult(self.folder, Stopped.exit_code, message, title=self.title)
+                    return self._stopped(stopped)
         finally:
             self.checkpoints.close()
             if self.display:
                 self.display.stop()
         gradient_check = self._health()
         try:
-            found = self._answer(self._estimate(len(self.stages) - 1, iterate), iterate)
+            found = self._answer(self._estimate(len(self.stages) - 1, iterate), iterate, resumed)
         except _StoppedDrawing as stopped:
-            message = f"stopped by {stopped} after {len(self.history)} iterations, resumable"
-            if self.group.first:
-                self._part.end(message, compilations(self._launched))
-            return SearchResult(self.folder, Stopped.exit_code, message, title=self.title)
+            return self._stopped(str(stopped))
         self.notes += found.doubts
         message = f"{len(self.history)} iterations in {wall.monotonic() - begun:.1f} s; {found.summary()}"
         self._leave(found, gradient_check, message)
@@ -316,30 +254,41 @@ class _Search:
             self._part.end(f"{COMPLETED}: {message}", compilations(self._launched))
         return SearchResult(self.folder, 0, message, found, self.title)
 
-    def _answer(self, latent, iterate: Iterate) -> Estimate:
-        """The answer, with draws of fields one after another, which show how many there are.
+    def _stopped(self, reason: str) -> SearchResult:
+        message = f"stopped by {reason} after {len(self.history)} iterations, resumable"
+        if self.group.first:
+            self._part.end(message, compilations(self._launched))
+        return SearchResult(self.folder, Stopped.exit_code, message, title=self.title)
+
+    def _answer(self, latent, iterate: Iterate, resumed: bool) -> Estimate:
+        """The answer, with draws of fields in batches, which show how many there are.
 
         Raises:
-            _StoppedDrawing: there was a signal, or a limit, between two of them.
+            _StoppedDrawing: there was a signal, or a limit, between two batches. What was drawn is in the folder.
         """
         problem, begun, longest = self.stages.whole, wall.monotonic(), 0.0
         count = problem.inverse.samples if problem.fields else 0
-        display = IterationProgress(self.title, count, noun="draw") if self.display and count else None
+        belongs = belonging(self.config, latent) if count else ""
+        draws = FieldDraws.stored(self.folder, belongs) if count and resumed else FieldDraws()
+        display = IterationProgress(self.title, count, noun="draw") if self.display and draws.number < count else None
 
-        def drawn(number: int) -> None:
+        def drawn(draws: FieldDraws) -> None:
             nonlocal begun, longest
             longest, begun = max(longest, wall.monotonic() - begun), wall.monotonic()
             if display is not None:
-                display.update(number, {})
+                display.update(draws.number, {})
             limited = limit_reached(self.config.limits, wall.monotonic() - self._launched, longest + 1.0)
             reason = self.group.first_reason(self.signals.received or limited)
-            if reason and number < count:
-                raise _StoppedDrawing(f"{reason} at draw {number} of {count}")
+            ended = draws.number >= count
+            if (reason or ended) and self.group.first:
+                draws.store(self.folder, belongs)
+            if reason and not ended:
+                raise _StoppedDrawing(f"{reason} at draw {draws.number} of {count}")
 
         if display is not None:
             display.start()
         try:
-            return answer(problem, latent, iterate, drawn)
+            return answer(problem, latent, iterate, drawn, draws)
         finally:
             if display is not None:
                 display.stop()

@@ -23,6 +23,8 @@ from simjax.io.files import TEMPORARY_SUFFIX
 from simjax.schema.locate import usable_path
 
 PROVENANCE_NAME = "provenance.json"
+DRAWS_NAME = "draws.h5"
+"""Mean and spread of the draws of a search, from which more draws go on."""
 GROUPS_NAME, GROUPS_FOLDER = "groups.json", "groups"
 CHECKPOINTS_FOLDER = "checkpoints"
 TRAINING_LAYOUT = "simjax training/1"
@@ -50,6 +52,7 @@ _WRITTEN = (
     "diagnostics.h5",
     "ensemble.h5",
     "inversion.h5",
+    DRAWS_NAME,
     GROUPS_NAME,
     *(f"{place}/*/{name}" for place in ("outputs", "statistics") for name in ("samples.h5", "data/samples.p*.s*.h5")),
     "events/*/diagnostics.h5",
