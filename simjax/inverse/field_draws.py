@@ -87,7 +87,7 @@ class FieldDraws:
 
 
 def draws_at_once(domain: Domain) -> int:
-    """How many draws are solved at once."""
+    """The number of draws that are solved at once."""
     return ON_A_CPU if platform() == "cpu" else max(1, ELSEWHERE // int(np.prod(domain.block_shape)))
 
 
