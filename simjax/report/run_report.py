@@ -21,6 +21,7 @@ from simjax.report.profile_table import profile_section
 from simjax.report.statistics_pictures import statistics_figures
 from simjax.report.summary import describe
 from simjax.report.svg_curves import curve_figures
+from simjax.report.wall_pictures import wall_figures
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -73,7 +74,7 @@ def write_report(folder: Path, dataset: xr.Dataset, report: RunReport) -> Path:
         _diagnostics(dataset),
         _balances(folder),
         _instruments(folder),
-        _statistics(folder),
+        _statistics(folder, report),
         _again(folder, report),
         _configuration(report),
         profile_section(folder),
@@ -152,8 +153,8 @@ def _balances(folder: Path) -> str:
     return html.section("Balances", tables) if tables else ""
 
 
-def _statistics(folder: Path) -> str:
-    drawn = "".join(statistics_figures(folder))
+def _statistics(folder: Path, report: RunReport) -> str:
+    drawn = "".join([*wall_figures(folder, report.config_yaml), *statistics_figures(folder)])
     return html.section("Statistics in time", f'<div class="curves two">{drawn}</div>') if drawn else ""
 
 
