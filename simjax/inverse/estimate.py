@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from simjax.inverse.field_draws import FieldDraws, draws_at_once
+from simjax.core.domain import Domain
 from simjax.inverse.methods.laplace import (
     Uncertainty,
     draw_keys,
@@ -24,9 +24,17 @@ from simjax.inverse.methods.least_squares import LeastSquares
 from simjax.inverse.methods.solver import Iterate
 from simjax.inverse.problem import InverseProblem
 from simjax.inverse.problem_instruments import Observation
+from simjax.io.field_draws import FieldDraws
+from simjax.jaxpr.platform import platform
 from simjax.models.closure import Closure
 from simjax.parallel import whole
 from simjax.schema.inverse import NORMAL_95
+
+# Draws at once on a CPU: they share the run that derivatives are taken around, which saves up to a third of the time;
+# more of them leave the caches.
+ON_A_CPU = 4
+# Cells of all draws at once on other devices, which small fields do not fill: about a GB in single precision.
+ELSEWHERE = 2**22
 
 
 @dataclass(frozen=True)
@@ -206,6 +214,11 @@ def _undetermined(
         f"together{also} changes none of them at the estimate. Fix one of them, give one {prior}, or observe something "
         "that tells them apart."
     )
+
+
+def draws_at_once(domain: Domain) -> int:
+    """The number of draws that are solved at once."""
+    return ON_A_CPU if platform() == "cpu" else max(1, ELSEWHERE // int(np.prod(domain.block_shape)))
 
 
 def _field_draws(

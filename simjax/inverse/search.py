@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import time as wall
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -30,7 +32,6 @@ from simjax.driver.start.environment import StopSignals, join_processes
 from simjax.driver.start.mesh_choice import with_devices
 from simjax.errors import ConfigurationError, NumericalError, Stopped, stop_error
 from simjax.inverse.estimate import Estimate, answer
-from simjax.inverse.field_draws import FieldDraws, belonging
 from simjax.inverse.methods.gradient_check import GradientCheck, gradient_health
 from simjax.inverse.methods.gradient_descent import scattered
 from simjax.inverse.methods.least_squares import LeastSquares, norm
@@ -39,6 +40,7 @@ from simjax.inverse.problem import InverseProblem
 from simjax.inverse.search_result import SearchResult
 from simjax.inverse.solver_from_config import solver_of
 from simjax.io.checkpoint import Checkpoints
+from simjax.io.field_draws import FieldDraws
 from simjax.io.files import open_in_run
 from simjax.io.folder_copy import copied
 from simjax.io.lock import locked
@@ -188,6 +190,18 @@ class Stages:
 
 def _value_and_gradient(problem: LeastSquares, latent):
     return jax.value_and_grad(problem.loss, has_aux=True)(latent)
+
+
+def belonging(config: Config, latent: Mapping[str, Any]) -> str:
+    """A text that tells apart estimates and problems of which draws differ."""
+    known = config.write()
+    for section in ("resume", "limits", "checkpoint", "output", "mesh"):
+        known.pop(section, None)
+    known.get("inverse", {}).pop("uncertainty", None)  # more draws go on from fewer
+    digest = hashlib.sha256(json.dumps(known, sort_keys=True, default=str).encode())
+    for leaf in jax.tree.leaves(latent):
+        digest.update(np.ascontiguousarray(whole(leaf)).tobytes())
+    return digest.hexdigest()
 
 
 class _StoppedDrawing(Exception):

@@ -121,8 +121,9 @@ def _profile(dataset: xr.Dataset, component: str, kind: str, axis: str) -> np.nd
 
 def _wall_velocity(config: Mapping[str, Any], axis: str, end: str) -> dict[str, float] | None:
     """The velocity of a wall by component, None where it is a formula."""
-    written = config["boundaries"][axis][end].get("velocity", 0.0)
-    components = written if isinstance(written, list) else [written] * len(AXES)
+    # It is the only vector that a wall has; walls that do not move may have none.
+    vectors = [value for value in config["boundaries"][axis][end].values() if isinstance(value, list)]
+    components = vectors[0] if vectors else [0.0] * len(AXES)
     try:
         return {name: float(value) for name, value in zip(AXES, components, strict=False)}
     except (TypeError, ValueError):

@@ -11,8 +11,9 @@ from simjax.config import validate
 from simjax.inverse import estimate
 from simjax.inverse import search as sj_search
 from simjax.inverse.estimate import answer
-from simjax.inverse.field_draws import FieldDraws, belonging
 from simjax.inverse.methods.laplace import draw_keys, posterior_draws
+from simjax.inverse.search import belonging
+from simjax.io.field_draws import FieldDraws
 
 N, NU, DT = 8, 0.05, 0.05
 NOISE, PRIOR = 0.1, 2.0

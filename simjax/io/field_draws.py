@@ -1,30 +1,17 @@
-"""Draws of fields from the posterior: their mean and spread so far, and how they wait on the disk for the next part."""
+"""Draws of fields from a posterior: their mean and spread so far, and how they wait on the disk for the next part."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import h5py
-import jax
 import numpy as np
 
-from simjax.core.domain import Domain
 from simjax.io.files import new_hdf5, replaced
 from simjax.io.replacing import DRAWS_NAME
-from simjax.jaxpr.platform import platform
-from simjax.parallel import whole
-from simjax.schema.config import Config
-
-# Draws at once on a CPU: they share the run that derivatives are taken around, which saves up to a third of the time;
-# more of them leave the caches.
-ON_A_CPU = 4
-# Cells of all draws at once on other devices, which small fields do not fill: about a GB in single precision.
-ELSEWHERE = 2**22
 
 Components = tuple[np.ndarray, ...]
 
@@ -71,7 +58,8 @@ class FieldDraws:
     def stored(cls, folder: Path, belongs: str) -> FieldDraws:
         """The draws that the last part of a search left; none where they belong to another estimate or problem."""
         try:
-            with h5py.File(folder / DRAWS_NAME) as file:
+            with h5py.File(folder / DRAWS_NAME) as opened:
+                file: Any = opened
                 if file.attrs["belongs"] != belongs:
                     return cls()
                 parts = {
@@ -84,20 +72,3 @@ class FieldDraws:
                 return cls(int(file.attrs["number"]), float(file.attrs["left"]), **parts)
         except (OSError, KeyError):  # there is none, or it is damaged: draws can be made again
             return cls()
-
-
-def draws_at_once(domain: Domain) -> int:
-    """The number of draws that are solved at once."""
-    return ON_A_CPU if platform() == "cpu" else max(1, ELSEWHERE // int(np.prod(domain.block_shape)))
-
-
-def belonging(config: Config, latent: Mapping[str, Any]) -> str:
-    """A text that tells apart estimates and problems of which draws differ."""
-    known = config.write()
-    for section in ("resume", "limits", "checkpoint", "output", "mesh"):
-        known.pop(section, None)
-    known.get("inverse", {}).pop("uncertainty", None)  # more draws go on from fewer
-    digest = hashlib.sha256(json.dumps(known, sort_keys=True, default=str).encode())
-    for leaf in jax.tree.leaves(latent):
-        digest.update(np.ascontiguousarray(whole(leaf)).tobytes())
-    return digest.hexdigest()
