@@ -1,7 +1,8 @@
 """Fields that formulas make of those of a run, at the centres of cells, to second order.
 
-What lies on faces is averaged to centres first. A derivative is a central difference; beside a side, of the parabola
-through the three nearest cells, so that it needs no boundary condition of the formula. On a stretched axis it is the
+What lies on faces is averaged to centres first. A derivative is a central difference; beside a side, of the cubic
+through the four nearest cells, so that it needs no boundary condition of the formula, and has the same leading error
+there as inside: a derivative of a derivative is of second order up to the side. On a stretched axis it is the
 ratio of two such differences, of the field and of the places of the centres, which is of second order where widths
 change smoothly. A mean over an axis is weighed with the volumes of cells.
 """
@@ -19,17 +20,20 @@ from simjax.models.axisymmetric_grid import relative_volumes
 from simjax.ops.difference import shift
 from simjax.schema.field_formula import FieldFormula
 
-REACH = 2
-"""Ghost cells of a difference, so that a side sees the three cells beside it."""
+REACH = 3
+"""Ghost cells of a difference, so that a side sees the four cells beside it."""
 
 
-class _Parabola(Boundary):
-    """Ghosts on the parabola through the three values nearest to the side."""
+class _Cubic(Boundary):
+    """Ghosts on the cubic through the four values nearest to the side."""
 
     def ghost(self, edge, *, axis, side, offset, width, spacing, t, positions):
-        first, second, third = (lines(edge, axis - len(spacing), k, 1) for k in range(3))
+        first, second, third, fourth = (lines(edge, axis - len(spacing), k, 1) for k in range(4))
         slope, bend = first - second, first - 2 * second + third
-        ghosts = [first + k * slope + 0.5 * k * (k + 1) * bend for k in range(1, width + 1)]
+        twist = bend - (second - 2 * third + fourth)
+        ghosts = [
+            first + k * (slope + (k + 1) / 2 * (bend + (k + 2) / 3 * twist)) for k in range(1, width + 1)
+        ]  # Newton's formula for equal distances
         return jnp.concatenate(ghosts, axis=edge.ndim + axis - len(spacing))
 
 
@@ -41,7 +45,7 @@ class FieldOperators:
 
     def __init__(self, domain: Domain, periodic: Sequence[bool], dtype):
         self.domain, self.ndim, self.dtype = domain, domain.grid.ndim, dtype
-        self.layout = center_layout([(Periodic(),) * 2 if wraps else (_Parabola(),) * 2 for wraps in periodic])
+        self.layout = center_layout([(Periodic(),) * 2 if wraps else (_Cubic(),) * 2 for wraps in periodic])
         self.places = domain.coordinates((CENTER,) * self.ndim, dtype)
 
     def whole(self, value: Any) -> Array:
