@@ -166,12 +166,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
             about="mean velocity along periodic axes that a uniform force keeps; null: no such force",
         )
         body: BodyKeys | None = key(Nested(BodyKeys, optional=True), None, about="rigid body that the fluid moves")
-        torque_about: tuple[float, ...] | None = key(
-            ListOf(Real(), 2, 3, optional=True, noun="numbers"),
-            None,
-            units="m",
-            about="point that torques on bodies are about; null: their centroid",
-        )
+        torque_about: tuple[float, ...] | None = solid_setup.torque_about()
 
     viscosity_is_implicit: ClassVar[bool] = False
     troubles = TROUBLES

@@ -16,6 +16,7 @@ from simjax.core.model import ExplicitModel
 from simjax.grid import AXES
 from simjax.models.axisymmetric_grid import across_of, tapers_of
 from simjax.models.declaration import model
+from simjax.models.flow.bodies import solid_setup
 from simjax.models.flow.bodies.solids import Solid
 from simjax.models.gas import axisymmetric_gas, gas_gravity, gas_troubles
 from simjax.models.gas.bodies import gas_bodies
@@ -158,6 +159,7 @@ class Compressible(GasReadings, GasBalances, ExplicitModel):
             about="least pressure, to which the state is raised; null: none",
         )
         count_limited: bool = key(Flag(), False, about="whether diagnostics count the faces with a limited flux")
+        torque_about: tuple[float, ...] | None = solid_setup.torque_about()
 
     troubles = gas_troubles.TROUBLES
 

@@ -33,7 +33,7 @@ def check(config: Any) -> Iterator[tuple[str, str]]:
         limited_faces=physics.count_limited,
         several_steps=config.steps_per_exchange not in (0, None),
     )
-    yield from check_bodies(config, bool(physics.conductivity or physics.prandtl))
+    yield from check_bodies(config, physics, bool(physics.conductivity or physics.prandtl))
     given = {f"initial.{name}": source for name, source in config.initial.items() if isinstance(source, tuple)}
     for axis, boundary in zip(AXES, config.boundaries, strict=False):
         for side in ("lower", "upper"):

@@ -20,12 +20,23 @@ from simjax.models.flow.bodies.solid_scalars import SolidSurface
 from simjax.models.flow.bodies.solids import Solid
 from simjax.models.formulas import FormulaValue
 from simjax.ops.axisymmetric_divergence import RADIAL
+from simjax.schema.kinds import ListOf, Real, key
 from simjax.schema.model_schema import FieldSchema
 from simjax.schema.numbers import named_numbers
 from simjax.schema.units import product_of_units
 
 SOLID = FieldSchema("solid", units="m", default=None, optional=True, distance=True)
 SOLID_VELOCITY = FieldSchema("solid_velocity", vector=True, units="m s-1", default=None, staggered=True, optional=True)
+
+
+def torque_about() -> Any:
+    """The key of the point that torques on bodies are about."""
+    return key(
+        ListOf(Real(), 2, 3, optional=True, noun="numbers, one per axis", per_axis=True),
+        None,
+        units="m",
+        about="point that torques on bodies are about; null: their centroid",
+    )
 
 
 def solid_of(setup: Setup) -> Solid | None:

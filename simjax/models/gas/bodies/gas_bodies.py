@@ -1,5 +1,6 @@
 """Bodies in a gas: what is given, what is refused, what passes their surface and what is read along it."""
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,7 +17,8 @@ from simjax.core.model import Measure
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER
 from simjax.instruments.body_surface import SurfacePoints
-from simjax.models.flow.bodies.solid_geometry import mirrored, on_block
+from simjax.models.flow.bodies.solid_geometry import face_offset, mirrored, on_block
+from simjax.models.flow.bodies.solid_moments import arms, displaced, planes
 from simjax.models.flow.bodies.solid_setup import SOLID, require_body
 from simjax.models.flow.bodies.solids import Solid
 from simjax.models.flow.bodies.surface_readings import components, known_along, replicated, surface_at
@@ -108,6 +110,12 @@ class GasBodies(eqx.Module):
         t = jnp.asarray(t, dtype)
         return on_block(self.solid.distance, domain, (CENTER,) * domain.grid.ndim, t, dtype)
 
+    def centre(self, domain: Domain, layout: FieldLayout, t, dtype) -> Array:
+        """The point that torques are about, `(ndim,)`."""
+        if self.solid.about is not None:
+            return jnp.asarray(self.solid.about, dtype)
+        return displaced(domain, layout, self.distance(domain, t, dtype)).centre
+
     def fluid(self, domain: Domain, dtype, t=0.0) -> Array:
         """Truth values: the cells of this block whose centres lie in the gas."""
         return self.distance(domain, t, dtype) > 0 if self.ghosts is None else self.ghosts.fluid
@@ -182,7 +190,9 @@ def bodies_of(setup: Any, layout: FieldLayout, reach: int) -> tuple[Solid | None
         warm = FormulaValue(warm[0], dict(setup.values))
     elif warm is not None:
         warm = setup.coefficients["solid_temperature"][0]
-    return Solid(distance, velocity, moves, room), warm
+    about = setup.keys.torque_about
+    about = None if about is None else jnp.asarray(about, setup.config.precision)
+    return Solid(distance, velocity, moves, room, about=about), warm
 
 
 def _moves(source: Any) -> bool:
@@ -190,9 +200,12 @@ def _moves(source: Any) -> bool:
     return isinstance(source, tuple) and "t" in source[0].names
 
 
-def check_bodies(config: Any, conducts: bool) -> Iterator[tuple[str, str]]:
+def check_bodies(config: Any, keys: Any, conducts: bool) -> Iterator[tuple[str, str]]:
     """Sentences about a configuration whose bodies cannot be run, each with its key path."""
     given = config.coefficients
+    if keys.torque_about is not None and "solid" not in given:
+        path = "physics.torque_about"
+        yield path, f"{path}: expected null without bodies; write it, or {FOUND}, the distance from their surface"
     for name in ("solid_temperature", "solid_velocity"):
         if name in given and "solid" not in given:
             path = f"coefficients.{name}"
@@ -239,9 +252,10 @@ def _own(state: Any) -> Conserved:
     return Conserved(state.density, state.momentum, state.energy, state.scalars)
 
 
-def from_bodies(model: Any, t, state: Any, params: Any) -> Conserved:
+def from_bodies(model: Any, t, state: Any, params: Any) -> tuple[Conserved, list[Array]]:
     """Mass, momentum and energy that bodies give to the gas per time, through the faces between it and ghost cells.
 
+    And its moment of momentum about `Solid.about` or the centroid of the bodies, one number in a plane, three in space.
     What a gas in a periodic box gains, to rounding. The momentum is that of the force on the gas; mass is the error of
     the method, as nothing passes a wall. Of bodies that move faces count with the change of both shares, that in totals
     and that by which cells follow fluxes; then there is what cells gain that are drawn to their images, and what the
@@ -259,7 +273,7 @@ def from_bodies(model: Any, t, state: Any, params: Any) -> Conserved:
 
     def rates(inside, heat, velocity, pressure, scalars, _, conducted, entropic, spacing):
         padded, conducted = padded_gas(heat, velocity, pressure, scalars, entropic, model.scheme), (*conducted, heat)[0]
-        total = None
+        found = []
         for axis, h in enumerate(grid.mean_spacing):
             flux, n = model._axis_flux(padded, conducted, axis, None, params, spacing)[0], domain.block_shape[axis]
             line, first = pad_only(inside, axis, grid.ndim, model.width), model.width
@@ -269,25 +283,35 @@ def from_bodies(model: Any, t, state: Any, params: Any) -> Conserved:
             for other in grid.stretched:
                 if other != axis:
                     way = way * model._stretch(other, spacing) * (grid.mean_spacing[0] / grid.mean_spacing[other])
-            found = jax.tree.map(lambda f, axis=axis, n=n, way=way: cut(f, axis, 0, n) * way, flux)
-            total = found if total is None else jax.tree.map(jnp.add, total, found)
-        return total
+            found.append(jax.tree.map(lambda f, axis=axis, n=n, way=way: cut(f, axis, 0, n) * way, flux))
+        return tuple(found)
 
     kinds = (mirrored(model.plain), *layouts)
-    found = domain.apply_spaced(rates, (inside, *fields), kinds, model.width, t)
+    passed = domain.apply_spaced(rates, (inside, *fields), kinds, model.width, t)
+    places = [face_offset(domain, axis) for axis in range(grid.ndim)]
     if model.bodies.solid.moving:
-        drawn = joined(model, jax.tree.map(jnp.zeros_like, found), state, fields, params, t)
+        drawn = joined(model, jax.tree.map(jnp.zeros_like, passed[0]), state, fields, params, t)
         gained = jax.tree.map(lambda k, u: counted * k + swept * u, drawn, _own(state))
-        found = jax.tree.map(lambda f, k: f + scaled(k, model.relative_volumes(dtype)), found, gained)
+        passed = (*passed, jax.tree.map(lambda k: scaled(k, model.relative_volumes(dtype)), gained))
+        places.append((CENTER,) * grid.ndim)
     volume = float(np.prod(grid.mean_spacing))
-    return Conserved(*jax.tree.map(lambda u: domain.sum(u) * volume, tuple(found)))
+    total = jax.tree.map(lambda *parts: domain.sum(functools.reduce(jnp.add, parts)) * volume, *passed)
+    turned = [jnp.zeros((), dtype)] * len(turns := planes(grid.ndim) if grid.ndim > 1 else [])
+    centre = model.bodies.centre(domain, model.plain, t, dtype)
+    for part, place in zip(passed, places, strict=True):
+        r = arms(domain, model.plain, place, centre)
+        for number, (a, b) in enumerate(turns):
+            moment = r[a] * part.momentum[b] - r[b] * part.momentum[a]
+            turned[number] = turned[number] + domain.sum(moment) * volume
+    return total, turned
 
 
 def diagnosed(model: Any, t, state: Any, params: Any) -> dict[str, Array]:
-    """The force of the gas on bodies, and what they give to it of mass and energy."""
-    found = from_bodies(model, t, state, params)
+    """The force and the torque of the gas on bodies, and what they give to it of mass and energy."""
+    found, turned = from_bodies(model, t, state, params)
     forces = {f"force_{axis}": -m for axis, m in zip(AXES, found.momentum, strict=False)}
-    return forces | {"mass_from_bodies": found.density, "energy_from_bodies": found.energy}
+    torques = {f"torque_{axis}": -m for axis, m in zip(AXES[len(AXES) - len(turned) :], turned, strict=True)}
+    return forces | torques | {"mass_from_bodies": found.density, "energy_from_bodies": found.energy}
 
 
 def measures(ndim: int) -> dict[str, Measure]:
@@ -298,6 +322,8 @@ def measures(ndim: int) -> dict[str, Measure]:
         3: ("N", "kg s-1", "W"),
     }[ndim]
     found = {f"force_{axis}": Measure(force, f"{axis}-force on the bodies") for axis in AXES[:ndim]}
+    about, torque = {1: ("", ""), 2: ("z", "N"), 3: (AXES, "N m")}[ndim]
+    found |= {f"torque_{axis}": Measure(torque, f"{axis}-torque on the bodies") for axis in about}
     return found | {
         "mass_from_bodies": Measure(mass, "mass that passes the surface of bodies, an error"),
         "energy_from_bodies": Measure(power, "energy that bodies give to the gas"),
