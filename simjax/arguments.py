@@ -1,5 +1,6 @@
 """Arguments of functions and models: checks, where values are known, and arrays of other libraries."""
 
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -49,17 +50,39 @@ def require_one_of(name: str, value: Any, allowed: Iterable[Any]) -> None:
         raise ConfigurationError(f"{name}={value!r}: expected one of {', '.join(map(repr, allowed))}.")
 
 
-def require_kind(name: str, value: Any, kind: type, expected: str) -> None:
+def require_kind(name: str, value: Any, kind: type | tuple[type, ...], expected: str) -> None:
     """Raises ConfigurationError for an argument of another kind.
 
     Args:
         name: of the argument, as a user writes it, such as "Domain.grid".
         value: what was given.
-        kind: its class, or one above it.
+        kind: its class, or one above it, or several.
         expected: what it is and what to write, such as "a Grid; write Grid((16, 16))".
     """
     if not isinstance(value, kind):
         raise ConfigurationError(f"{name}={shown(value)}: expected {expected}.")
+
+
+def require_count(name: str, value: Any) -> None:
+    """Raises ConfigurationError for an argument that is not a whole number of at least one.
+
+    Args:
+        name: of the argument, as a user writes it, such as "simulate: frames".
+        value: what was given.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise ConfigurationError(f"{name}={shown(value)}: expected a whole number of at least 1, such as 10.")
+
+
+def require_path(name: str, value: Any) -> None:
+    """Raises ConfigurationError for an argument that is no path of a folder.
+
+    Args:
+        name: of the argument, as a user writes it, such as "open_run: folder".
+        value: what was given.
+    """
+    if not isinstance(value, (str, os.PathLike)):
+        raise ConfigurationError(f"{name}={shown(value)}: expected a folder's path, such as result.folder.")
 
 
 def shown(value: Any) -> str:

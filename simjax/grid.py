@@ -41,7 +41,12 @@ class Lines:
     centers: tuple[float, ...]
 
     def __init__(self, faces: Sequence[float] | np.ndarray, centers: Sequence[float] | np.ndarray | None = None):
-        x = np.asarray(faces, np.float64)
+        try:
+            x = np.asarray(faces, np.float64)
+        except (TypeError, ValueError):
+            raise ConfigurationError(
+                f"Lines.faces={faces!r}: expected a list of at least two finite numbers."
+            ) from None
         if x.ndim != 1 or x.size < 2 or not np.all(np.isfinite(x)):
             raise ConfigurationError("Lines.faces: expected a list of at least two finite numbers.")
         widths = np.diff(x)

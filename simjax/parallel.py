@@ -9,6 +9,7 @@ import numpy as np
 from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from simjax.arguments import require_kind
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError, ResourceError
 from simjax.grid import AXES, Grid
@@ -39,6 +40,7 @@ def make_mesh(sizes: Mapping[str, int], devices: Sequence | None = None) -> Mesh
         >>> sj.make_mesh({"x": 1}) is None
         True
     """
+    require_kind("make_mesh: sizes", sizes, Mapping, "devices by mesh axis, such as {'x': 2, 'y': 1}")
     order = [name for name, size in sizes.items() if size > 1]
     unknown = set(sizes) - {ENSEMBLE, *AXES}
     if unknown:

@@ -13,6 +13,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array, lax
 
+from simjax.arguments import shown
 from simjax.errors import ConfigurationError
 from simjax.grid import CENTER, FACE, LOWER
 from simjax.schema.model_schema import FieldSchema
@@ -469,6 +470,7 @@ def center_layout(boundaries, units: str = "1") -> FieldLayout:
         >>> sj.center_layout([(sj.Dirichlet(0.0), sj.Neumann())]).offset
         (0.5,)
     """
+    _require_pairs("center_layout", boundaries)
     return FieldLayout((CENTER,) * len(boundaries), tuple(map(tuple, boundaries)), units)
 
 
@@ -484,5 +486,14 @@ def face_layout(component: int, boundaries, units: str = "1") -> FieldLayout:
         >>> sj.face_layout(0, [(sj.Periodic(), sj.Periodic())] * 2).offset  # the x-component, on faces across x
         (0.0, 0.5)
     """
+    _require_pairs("face_layout", boundaries)
     offset = tuple(FACE if axis == component else CENTER for axis in range(len(boundaries)))
     return FieldLayout(offset, tuple(map(tuple, boundaries)), units)
+
+
+def _require_pairs(name: str, boundaries) -> None:
+    """Raises ConfigurationError unless there is a pair of boundaries for each axis."""
+    several = boundaries if isinstance(boundaries, (tuple, list)) else [None]
+    if not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in several):
+        expected = "expected a pair of boundaries for each axis; write [(Periodic(), Periodic())]."
+        raise ConfigurationError(f"{name}: boundaries={shown(boundaries)}: {expected}")

@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import PartitionSpec
 
-from simjax.arguments import taken_over
+from simjax.arguments import require_kind, taken_over
 from simjax.config import validate
 from simjax.config.experiments import combined
 from simjax.driver.start.mesh_choice import with_devices
@@ -371,6 +371,8 @@ def _posed(simulation: Any, section: Mapping[str, Any]) -> Config:
     """The configuration of the problem: a simulation's own, or with `section`; of several, as experiments of one."""
     several = isinstance(simulation, Sequence)
     configs = [getattr(one, "config", one) for one in (simulation if several else (simulation,))]
+    for one in configs:
+        require_kind("InverseProblem: simulation", one, Config, "a Simulation, or a list of them; write sj.load(NAME)")
     outputs = section.get("outputs", ())
     section = with_files({key: given for key, given in section.items() if key != "outputs"}, configs[0])
     if not (several or section or outputs):

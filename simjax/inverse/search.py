@@ -15,6 +15,7 @@ import jax
 import numpy as np
 import yaml
 
+from simjax.arguments import require_kind
 from simjax.config.folders import (
     clear_run_folder,
     new_run_folder,
@@ -83,6 +84,8 @@ class Search:
     """
 
     def __init__(self, problem: InverseProblem | Simulation | Config):
+        expected = "an InverseProblem, or a Simulation with a section inverse"
+        require_kind("Search: problem", problem, (InverseProblem, Simulation, Config), expected)
         self.problem = problem.config if isinstance(problem, Simulation) else problem
         self.config = problem if isinstance(problem, Config) else problem.config
         if self.config.inverse is None:

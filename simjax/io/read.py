@@ -11,6 +11,7 @@ import h5py
 import numpy as np
 import xarray
 
+from simjax.arguments import require_path
 from simjax.errors import InputOutputError
 from simjax.io.checkpoint import list_checkpoints, verify_checkpoint
 from simjax.io.containment import require_contained
@@ -56,6 +57,7 @@ def open_run(folder: Path) -> xarray.Dataset:
         >>> sj.open_run(folder).density.sizes["x"]
         32
     """
+    require_path("open_run: folder", folder)
     master = require_readable(Path(folder))
     if master.name == MASTER_NAME:
         return _open_h5md(master)
@@ -201,6 +203,7 @@ def check_files(folder: Path) -> list[str]:
         >>> sj.check_files(folder)
         []
     """
+    require_path("check_files: folder", folder)
     folder = Path(folder)
     problems = _field_problems(_master_of(folder), thorough=True)
     for master in _output_masters(folder).values():

@@ -7,14 +7,17 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from simjax.arguments import require_kind
+from simjax.arguments import require_count, require_kind
 from simjax.core.model import GridModel, Model
 from simjax.errors import ConfigurationError, SimjaxError
 from simjax.stepping.clock import Schedule
 
 
-def require_own(model: Model, *, params: Any, state: Any) -> None:
-    """Raises ConfigurationError for parameters or a state that are not of the model's own classes."""
+def require_kinds(model: Model, *, params: Any, state: Any, schedule: Schedule, frames: int) -> None:
+    """Raises ConfigurationError for arguments of another kind; a model may have classes of parameters and states."""
+    require_kind("model", model, Model, "a model; write for instance AdvectionDiffusion(domain, sides)")
+    require_kind("schedule", schedule, Schedule, "a Schedule; write Schedule(interval, dt=dt)")
+    require_count("frames", frames)
     for name, value, attribute in (("params", params, "Params"), ("state", state, "State")):
         kind = getattr(model, attribute, None)
         if not isinstance(kind, type):

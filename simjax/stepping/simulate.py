@@ -21,7 +21,7 @@ from simjax.status import (
     OK,
     spoiled,
 )
-from simjax.stepping.arguments_of_runs import require_own, require_recorded, shapes_told
+from simjax.stepping.arguments_of_runs import require_kinds, require_recorded, shapes_told
 from simjax.stepping.checkpointing.binomial_scan import binomial_scan, stored_type
 from simjax.stepping.checkpointing.host_memory import device_memory, members_of, require_host_memory
 from simjax.stepping.checkpointing.loops import repeat
@@ -321,7 +321,7 @@ def simulate(
     """
     if on_fault not in ("raise", "nan", "keep"):
         raise ConfigurationError(f"simulate: on_fault={on_fault!r}: expected 'raise', 'nan' or 'keep'.")
-    require_own(model, params=params, state=state)
+    require_kinds(model, params=params, state=state, schedule=schedule, frames=frames)
     params, state = jax.tree.map(as_of_jax, (params, state))
     if not isinstance(model, SelfSteppingModel):
         required(model, integrator)

@@ -49,7 +49,7 @@ from simjax.models.flow.step.momentum_fluxes import flux_names
 from simjax.models.flow.step.projection import WRAPPED, Projection
 from simjax.models.flow.step.step_limit import step_limit
 from simjax.models.fluid_outputs import flow_measures, pressure_output, velocity_outputs, vorticity_output
-from simjax.models.sides import check_sides, velocity_layouts
+from simjax.models.sides import check_sides, require_domain, velocity_layouts
 from simjax.ops import staggered
 from simjax.ops.momentum_advection import SCHEMES
 from simjax.ops.spacing import scaled
@@ -205,6 +205,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
         turbulence: str = "none",
         advection: str = USUAL,
     ):
+        require_domain("Incompressible", domain)
         ndim = domain.grid.ndim
         raise_first(Incompressible.declarations["incompressible"].axes_refusals("grid.shape", domain.grid.shape))
         require_one_of("Incompressible.pressure_solver", pressure_solver, METHODS)

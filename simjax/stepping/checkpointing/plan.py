@@ -5,6 +5,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from simjax.arguments import require_count
 from simjax.errors import ConfigurationError
 from simjax.schema.storage_section import STORAGE
 from simjax.stencil.formulation import fresh_memory_is_dear
@@ -42,8 +43,7 @@ class Binomial:
     dtype: str | None = None
 
     def __post_init__(self):
-        if self.states < 1:
-            raise ConfigurationError(f"Binomial(states={self.states}): expected at least 1 stored state.")
+        require_count("Binomial: states", self.states)
         if self.dtype not in (None, *STORAGE):
             raise ConfigurationError(f"Binomial(dtype={self.dtype!r}): expected {', '.join(STORAGE)} or None.")
 
