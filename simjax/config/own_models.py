@@ -103,6 +103,11 @@ def declare_own(model: Any, name: str) -> None:
     if issubclass(model, SelfSteppingModel) and not model.declarations:
         families = ", ".join(repr(known) for known, schema in MODELS.items() if schema.of_particles)
         raise ConfigurationError(f"model={name}: models of particles are known by their names; write {families}.")
+    missing = sorted(getattr(model, "__abstractmethods__", ()))
+    if missing:
+        raise ConfigurationError(
+            f"model={name}: expected a method {missing[0]}, which is missing; write it in the class."
+        )
     own = vars(model).get("declarations")
     if not own and not model.declarations and not model.declared():
         raise ConfigurationError(
