@@ -1,5 +1,6 @@
 """Arguments of functions and models: checks, where values are known, and arrays of other libraries."""
 
+import operator
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -70,7 +71,11 @@ def require_count(name: str, value: Any) -> None:
         name: of the argument, as a user writes it, such as "simulate: frames".
         value: what was given.
     """
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+    try:
+        whole = 0 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        whole = 0
+    if whole < 1:
         raise ConfigurationError(f"{name}={shown(value)}: expected a whole number of at least 1, such as 10.")
 
 

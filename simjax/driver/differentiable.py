@@ -81,9 +81,9 @@ class RunFunction:
         variables: Sequence[str] | None = None,
         checkpoint: Checkpoint = "auto",
     ):
-        _require_names("fields", fields, "coefficients.diffusivity")
+        _require_names("fields", fields)
         if variables is not None:
-            _require_names("variables", variables, "velocity_x")
+            _require_names("variables", variables)
         config = with_devices(config)
         rollout = DifferentiableRun(config, given=tuple(fields), checkpoint=checkpoint, moving=True)
         self.values, self.times = rollout.start_values(), rollout.times()
@@ -201,10 +201,10 @@ def _number(name: str, value: Any, dtype) -> jax.Array:
         raise ConfigurationError(f"values[{name!r}]={shown(value)}: expected a number.") from None
 
 
-def _require_names(argument: str, given: Any, example: str) -> None:
+def _require_names(argument: str, given: Any) -> None:
     """Raises ConfigurationError for what is no list of texts."""
     if isinstance(given, str) or not isinstance(given, Sequence) or not all(isinstance(one, str) for one in given):
-        raise ConfigurationError(f"{argument}={shown(given)}: expected a list of names, such as [{example!r}].")
+        raise ConfigurationError(f"{argument}={shown(given)}: expected a list of names; write {argument}=['NAME'].")
 
 
 def _known_among(argument: str, given: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -160,9 +160,10 @@ def _plain(name: str, value: Any) -> float:
             f"Schedule.{name} is traced: expected a plain number, as the number of steps has to be known when a "
             "program is compiled; write Schedule(steps=100, dt=dt) for a dt that is traced."
         )
-    real = isinstance(value, (int, float)) or hasattr(value, "dtype")
-    if not real or np.ndim(value) or not (math.isfinite(value) and value > 0):
-        raise ConfigurationError(f"Schedule.{name}={shown(value)}: expected a finite number above zero.")
+    real = (isinstance(value, (int, float)) or hasattr(value, "dtype")) and np.ndim(value) == 0
+    if not (real and math.isfinite(value) and value > 0):
+        given = value if real else shown(value)
+        raise ConfigurationError(f"Schedule.{name}={given}: expected a finite number above zero.")
     return float(value)
 
 

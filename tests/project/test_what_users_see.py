@@ -137,7 +137,7 @@ def simulated(flow, **changes):
         (lambda flow: sj.Search("fluid"), "Search: problem='fluid': expected an InverseProblem, or a Simulation"),
         (
             lambda flow: flow.differentiable(fields="initial.velocity"),
-            "fields='initial.velocity': expected a list of names, such as ['coefficients.diffusivity'].",
+            "fields='initial.velocity': expected a list of names; write fields=['NAME'].",
         ),
         (lambda flow: flow.differentiable(variables=3), "variables=3: expected a list of names"),
         (lambda flow: sj.open_run(None), "open_run: folder=None: expected a folder's path, such as result.folder."),

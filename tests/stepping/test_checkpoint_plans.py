@@ -383,7 +383,7 @@ def test_states_placed_in_the_memory_of_the_host():
 
 
 def test_at_least_one_state():
-    with pytest.raises(ConfigurationError, match="at least 1 stored state"):
+    with pytest.raises(ConfigurationError, match="states=0: expected a whole number of at least 1"):
         Binomial(0)
 
 
