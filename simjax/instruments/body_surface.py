@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import numpy as np
 
+from simjax.arguments import require_count
 from simjax.core.model import Output
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
@@ -54,10 +55,11 @@ def rays_around(point: Sequence[float], count: int) -> SurfacePoints:
         (1.0, 0.0)
     """
     (origin,) = as_places("rays_around.point", [point])
-    if len(origin) != 2 or count < 1:
+    require_count("rays_around: count", count)
+    if len(origin) != 2:
         raise ConfigurationError(
-            f"rays_around({list(origin)}, {count}): expected the two coordinates of a point in a plane and at least "
-            "one ray; in space write nearest_points(places)."
+            f"rays_around({list(origin)}, {count}): expected the two coordinates of a point in a plane; in space write "
+            "nearest_points(places)."
         )
     angles = [2 * math.pi * number / count for number in range(count)]
     return SurfacePoints((origin,) * count, tuple((math.cos(angle), math.sin(angle)) for angle in angles))

@@ -83,8 +83,8 @@ def open_output(folder: Path, name: str) -> xarray.Dataset:
         ('station', 'time')
     """
     there = _output_masters(usable_path(folder, "open_output"))
-    if name not in there:
-        close = closest(name, there)
+    if not isinstance(name, str) or name not in there:
+        close = closest(str(name), there)
         hint = f"did you mean '{close}'?" if close else f"it has {', '.join(there) or 'none'}."
         raise InputOutputError(f"{folder}: no output named {name!r}; {hint}")
     master = there[name]

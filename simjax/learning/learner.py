@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
+from simjax.arguments import require_kind
 from simjax.errors import ConfigurationError
 from simjax.learning.loss import Batch, BatchLoss
 from simjax.learning.low_rank import LowRank
@@ -61,6 +62,8 @@ class Learner:
     def __init__(
         self, module: Any, optimizer: optax.GradientTransformation, *, frozen: Sequence[str] = (), seed: int = 0
     ):
+        expected = "a chain of Optax, such as optax.adam(1e-3)"
+        require_kind("Learner: optimizer", optimizer, optax.GradientTransformation, expected)
         kept = matching(module, frozen, "frozen") | (module.frozen if isinstance(module, LowRank) else set())
         self._first, rest = eqx.partition(module, without(module, kept))
         if not jax.tree.leaves(self._first):

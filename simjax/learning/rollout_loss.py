@@ -13,6 +13,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import PartitionSpec
 
+from simjax.arguments import require_kind
 from simjax.core.domain import Domain
 from simjax.driver.differentiable_run import DifferentiableRun
 from simjax.driver.simulation import Simulation
@@ -95,6 +96,8 @@ class RolloutLoss:
         error: Callable[[States, States, Domain], Array] = relative_error,
         checkpoint: Checkpoint = "auto",
     ):
+        expected = "a Simulation; write sj.load(NAME)"
+        require_kind("RolloutLoss: simulation", getattr(simulation, "config", simulation), Config, expected)
         config = simulation if isinstance(simulation, Config) else simulation.config
         self.unroll, self.pushforward, self.noise, self.error = unroll, pushforward, noise, error
         self._check()

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from simjax.arguments import require_count, require_one_of, shown
 from simjax.core.boundary import Extrapolated, FieldLayout
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, GridModel, SemiImplicitModel, SemilinearModel
@@ -55,8 +56,8 @@ class Closure(eqx.Module):
                 )
         if not {*self.coordinates} <= {*AXES, "t"}:
             raise ConfigurationError(f"Closure.coordinates={self.coordinates!r}: expected some of x, y, z and t.")
-        if self.width < 0:
-            raise ConfigurationError(f"Closure.width={self.width}: expected a number of ghost cells, 0 or more.")
+        if not isinstance(self.width, int) or self.width < 0:
+            raise ConfigurationError(f"Closure.width={shown(self.width)}: expected a number of ghost cells, 0 or more.")
 
 
 def in_precision(closure: Closure, dtype) -> Closure:
@@ -387,6 +388,14 @@ class LocalNetwork(eqx.Module):
     width: int = eqx.field(static=True)
 
     def __init__(self, fields: int, ndim: int, hidden: Sequence[int], *, width: int = 0, key):
+        require_count("LocalNetwork: fields", fields)
+        require_one_of("LocalNetwork: ndim", ndim, (1, 2, 3))
+        if not isinstance(hidden, (tuple, list)):
+            raise ConfigurationError(f"LocalNetwork: hidden={shown(hidden)}: expected a list of widths, such as [16].")
+        for size in hidden:
+            require_count("LocalNetwork: hidden", size)
+        if not isinstance(width, int) or width < 0:
+            raise ConfigurationError(f"LocalNetwork: width={shown(width)}: expected cells on each side, 0 or more.")
         self.ndim, self.width = ndim, width
         sizes = (fields * (2 * width + 1) ** ndim, *hidden, fields)
         keys = jax.random.split(key, len(hidden))

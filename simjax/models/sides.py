@@ -74,6 +74,11 @@ def _check_side(side: Side, where: str, ndim: int, groups: Sequence[str], name: 
             f"{where}: {name} takes sides of the kinds {kinds}, got {type(side).__name__}; write {instead}."
         )
     velocity = getattr(side, "velocity", None)
+    if not isinstance(velocity, (tuple, list, type(None))):
+        raise ConfigurationError(
+            f"{where}: {type(side).__name__}.velocity={shown(velocity)}: expected one value per axis; write "
+            f"velocity=({', '.join(['1.0'] + ['0.0'] * (ndim - 1))}{',' if ndim == 1 else ''})."
+        )
     if velocity is not None and len(velocity) != ndim:
         raise ConfigurationError(
             f"{where}: a velocity of {len(velocity)} value(s) where {ndim} were expected; write one per axis."

@@ -98,16 +98,20 @@ class Schedule(eqx.Module):
             )
         if steps is not None:
             require_count("Schedule.steps", steps)
-        if dt is None and max_steps < 1:
+        if dt is None and max_steps == 0:
             name = "courant" if tolerance is None else "tolerance"
             raise ConfigurationError(f"Schedule.{name} needs max_steps, the most steps a frame may take.")
+        if dt is None:
+            require_count("Schedule.max_steps", max_steps)
         if absolute_tolerance is not None and tolerance is None:
             raise ConfigurationError(
                 f"Schedule.absolute_tolerance={absolute_tolerance} without a tolerance; write Schedule(interval, "
                 "tolerance=1e-6, absolute_tolerance=1e-9, max_steps=1000)."
             )
-        if not 0 <= step_shrink < 1:
-            raise ConfigurationError(f"Schedule.step_shrink={step_shrink}: expected a number from 0 to below 1.")
+        if not isinstance(step_shrink, (int, float, np.generic)) or not 0 <= step_shrink < 1:
+            raise ConfigurationError(f"Schedule.step_shrink={shown(step_shrink)}: expected a number from 0 to below 1.")
+        if not isinstance(start, (int, float)) and not hasattr(start, "dtype"):
+            raise ConfigurationError(f"Schedule.start={shown(start)}: expected a number.")
         self.start, self.max_steps, self.step_shrink = start, max_steps, float(step_shrink)
         self.courant = None if courant is None else _plain("courant", courant)
         self.tolerance = None if tolerance is None else _plain("tolerance", tolerance)

@@ -151,3 +151,75 @@ def test_an_argument_of_another_kind_is_refused_in_a_sentence(flow, call, said):
     with pytest.raises(ConfigurationError) as error:
         call(flow)
     assert said in str(error.value)
+
+
+PERIODIC = [(sj.PeriodicSide(), sj.PeriodicSide())] * 2
+
+
+def flow_with(**options):
+    sides = options.pop("sides", PERIODIC)
+    model = sj.Incompressible(sj.Domain(sj.Grid((8, 8))), sides, **options)
+    params = model.Params(jnp.asarray(0.01), jnp.asarray(0.0))
+    return sj.integrate(
+        model, sj.INTEGRATORS["kutta3"], params, model.State((jnp.zeros((8, 8)),) * 2), dt=0.01, steps=1
+    )
+
+
+def dye_with(side=None, **params):
+    model = sj.AdvectionDiffusion(sj.Domain(sj.Grid((8, 8))), [PERIODIC[0], (side, side)] if side else PERIODIC)
+    given = {"diffusivity": jnp.asarray(0.01), "velocity": jnp.zeros(2)} | params
+    start = model.State(jnp.zeros((8, 8)))
+    return sj.integrate(model, sj.INTEGRATORS["rk4"], model.Params(**given), start, dt=0.01, steps=1)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: flow_with(forces=(lambda t: t, None)), "test_what_users_see.py: expected a function force(t, coord"),
+        (lambda: flow_with(forces=(lambda t, x, y: (x, y), None)), "expected a number or an array."),
+        (lambda: flow_with(forces=(lambda t, x, p: jnp.ones(3), None)), "an array that broadcasts to (8, 8)."),
+        (lambda: dye_with(sj.ScalarSide(sj.Dirichlet(lambda t: t))), "expected a function value(t, *coordinates)."),
+        (lambda: dye_with(sj.ScalarSide(sj.Dirichlet(jnp.ones(7)))), "a value on a side is an array of shape (7,)"),
+        (lambda: sj.Dirichlet("1"), "Dirichlet.value='1': expected a number, a scalar array or a function"),
+        (lambda: sj.Neumann(None), "Neumann.slope=None: expected a number"),
+        (lambda: sj.Robin("1"), "Robin.transfer='1': expected a number"),
+        (lambda: sj.ScalarSide(1.0), "ScalarSide.boundary=1.0: expected a Boundary; write ScalarSide(Dirichlet(1.0))."),
+        (lambda: flow_with(sides=[(sj.Inflow(1.0), sj.Outflow()), PERIODIC[1]]), "write velocity=(1.0, 0.0)."),
+        (lambda: flow_with(solid=sj.Solid(lambda x, y: x)), "expected a function (t, x, y)."),
+        (lambda: flow_with(solid=0.1), "Incompressible.solid=0.1: expected a Solid; write Solid("),
+        (lambda: dye_with(diffusivity="0.1"), "AdvectionDiffusion.Params.diffusivity='0.1': expected a number."),
+        (lambda: dye_with(diffusivity=None), "params.diffusivity=None: expected a number."),
+        (lambda: dye_with(diffusivity=jnp.ones(3)), "params.diffusivity has the shape (3,): expected a number, or (8,"),
+        (lambda: sj.AllenCahn(None), "AllenCahn: domain=None: expected a Domain"),
+        (lambda: sj.Vorticity(sj.Grid((8, 8))), "Vorticity: domain=Grid((8, 8), "),
+        (lambda: sj.AllenCahn(sj.Domain(sj.Grid((8,))), forces=[None]), "AllenCahn: forces=[None]: expected functions"),
+        (lambda: sj.ParticleMesh(16), "ParticleMesh: cells=16: expected cells of particles; write Cells(domain"),
+        (lambda: sj.ElectrostaticPlasma(None), "ElectrostaticPlasma: mesh=None: expected a mesh; write ParticleMesh("),
+        (lambda: sj.NeighborPolicy("2", 1), "NeighborPolicy.cutoff='2': expected a number of at least 0"),
+        (lambda: sj.Grid((8, 8), stretch="y"), "Grid.stretch='y': expected Lines by axis; write stretch={'x'"),
+        (lambda: sj.Grid((8, 8), stretch={"q": None}), "Grid.stretch: 'q': expected one of x, y."),
+        (lambda: sj.decompose(16, None), "decompose: grid=16: expected a Grid"),
+        (
+            lambda: sj.distribute(jnp.sin, 2, in_specs=(), out_specs=()),
+            "distribute: mesh=2: expected a mesh of devices",
+        ),
+        (lambda: sj.nearest_points("here"), "nearest_points.places='here': expected one row of coordinates per point"),
+        (lambda: sj.rays_around((0.5, 0.5), "4"), "rays_around: count='4': expected a whole number"),
+        (
+            lambda: sj.Stored("rk4", "bfloat16"),
+            "Stored: scheme='rk4': expected an Integrator; write INTEGRATORS['rk4']",
+        ),
+        (lambda: sj.RolloutLoss("fluid", unroll=1), "RolloutLoss: simulation='fluid': expected a Simulation; write"),
+        (lambda: sj.Schedule(0.1, dt=0.1, start="0"), "Schedule.start='0': expected a number."),
+    ],
+)
+def test_a_function_or_a_number_of_another_kind_is_refused_in_a_sentence(call, said):
+    with pytest.raises(ConfigurationError) as refused:
+        call()
+    assert said in str(refused.value) and "\n" not in str(refused.value), refused.value
+
+
+def test_a_mistake_within_a_function_of_a_user_stays_what_it_is():
+    """Its own traceback leads to the line."""
+    with pytest.raises(TypeError, match="can only concatenate"):
+        flow_with(forces=(lambda t, x, p: "a" + 1, None))

@@ -13,6 +13,7 @@ from jax import Array
 from simjax.arguments import require_at_least, require_one_of
 from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
+from simjax.core.given_values import called
 from simjax.core.model import ExplicitModel
 from simjax.grid import AXES, UPPER
 from simjax.jaxpr.jaxpr_parts import part
@@ -229,7 +230,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
         order = self.momentum.scheme.order
         self.projection = Projection(domain, self.layouts, self.openings, pressure_solver, order)
         self.drive = Drive(domain, center_layout([WRAPPED] * ndim))
-        self.forces = (None,) * ndim if forces is None else forces_by_axis(forces, ndim)
+        self.forces = (None,) * ndim if forces is None else forces_by_axis("Incompressible", forces, ndim)
         self.watched = not self.openings and balance.require_balance(domain, self.layouts)
         self.solid, self.immersion, self.bulk, self.around = solid, None, None, None
         if solid is not None:
@@ -306,7 +307,8 @@ class Incompressible(ExplicitModel, FlowBudgets):
         force = self.forces[component]
         if force is None:
             return jnp.zeros((), like.dtype)
-        return force(t, self.domain.coordinates(self.layouts[component].offset, like.dtype), params)
+        places = self.domain.coordinates(self.layouts[component].offset, like.dtype)
+        return called(force, "force(t, coordinates, params)", (t, places, params), like.shape)
 
     @part("projection")
     def constrain(self, t, dt, state, params):

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from simjax.arguments import require_at_least
+from simjax.arguments import require_at_least, require_count, require_kind
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
@@ -61,6 +61,10 @@ class ElectrostaticPlasma(StepsInParts):
 
     mesh: ParticleMesh
     steps_per_arrangement: int = eqx.field(static=True, default=1)
+
+    def __check_init__(self):
+        require_kind("ElectrostaticPlasma: mesh", self.mesh, ParticleMesh, "a mesh; write ParticleMesh(cells)")
+        require_count("ElectrostaticPlasma: steps_per_arrangement", self.steps_per_arrangement)
 
     @property
     def cells(self) -> Cells:

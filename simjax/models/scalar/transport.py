@@ -25,6 +25,7 @@ from simjax.core.boundary import (
 )
 from simjax.core.domain import Domain
 from simjax.core.face_planes import at_faces
+from simjax.core.given_values import called
 from simjax.errors import ConfigurationError
 from simjax.models.axisymmetric_grid import across_of, tapers_of, widest
 from simjax.models.conserved import MADE, inside
@@ -217,7 +218,8 @@ class Transport(SemiImplicitScalar):
         if params.source is not None:
             yield params.source
         if self.source is not None:
-            yield self.source(t, self.domain.coordinates(self.layout.offset, dtype), params)
+            places = self.domain.coordinates(self.layout.offset, dtype)
+            yield called(self.source, "source(t, coordinates, params)", (t, places, params), self.domain.block_shape)
 
     def made(self, t, state, params):
         c = state.concentration

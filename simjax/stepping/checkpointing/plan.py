@@ -5,7 +5,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from simjax.arguments import require_count
+from simjax.arguments import require_count, require_one_of
 from simjax.errors import ConfigurationError
 from simjax.schema.storage_section import STORAGE
 from simjax.stencil.formulation import fresh_memory_is_dear
@@ -44,8 +44,7 @@ class Binomial:
 
     def __post_init__(self):
         require_count("Binomial: states", self.states)
-        if self.dtype not in (None, *STORAGE):
-            raise ConfigurationError(f"Binomial(dtype={self.dtype!r}): expected {', '.join(STORAGE)} or None.")
+        require_one_of("Binomial: dtype", self.dtype, (None, *STORAGE))
 
     def __repr__(self) -> str:
         dtype = "" if self.dtype is None else f", dtype={self.dtype}"

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from simjax.arguments import require_at_least
+from simjax.arguments import as_number, require_at_least, require_one_of
 from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
 from simjax.core.model import Measure
@@ -62,7 +62,8 @@ def body_params(ndim: int, density: Array, **given: Array) -> BodyParams:
         >>> body = sj.body_params(2, jnp.asarray(1.5), gravity=jnp.asarray([0.0, -9.81]))
         >>> params = model.Params(jnp.asarray(0.01), jnp.asarray(0.0), body=body)
     """
-    dtype = jnp.result_type(density)
+    require_one_of("body_params: ndim", ndim, (2, 3))
+    dtype = jnp.result_type(as_number("body_params: density", density))
     sizes = {name: ndim for name in ("gravity", "stiffness", "damping", "initial_velocity")}
     sizes["initial_spin"] = 1 if ndim == 2 else 3
     return BodyParams(density, **{name: given.get(name, jnp.zeros(size, dtype)) for name, size in sizes.items()})
