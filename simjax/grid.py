@@ -10,7 +10,7 @@ import numpy as np
 
 from simjax.arguments import require_one_of, shown
 from simjax.errors import ConfigurationError
-from simjax.notebook import box_picture, card
+from simjax.notebook import box_picture, card, numbers_in_a_line
 
 AXES = ("x", "y", "z")
 LOWER, UPPER = 0, 1
@@ -64,6 +64,9 @@ class Lines:
             raise ConfigurationError(f"Lines.centers: expected one number inside each of the {widths.size} cells.")
         object.__setattr__(self, "faces", tuple(x.tolist()))
         object.__setattr__(self, "centers", tuple(middle.tolist()))
+
+    def __repr__(self) -> str:
+        return numbers_in_a_line("Lines", {"faces": self.faces, "centers": self.centers})
 
 
 def _numbers(values: Any) -> np.ndarray | None:

@@ -16,6 +16,7 @@ from simjax.instruments.operators import as_places, require_inside
 from simjax.instruments.places import require_cartesian
 from simjax.instruments.points import STATION, station_numbers
 from simjax.instruments.surface_of_formulas import require_surface
+from simjax.notebook import numbers_in_a_line
 from simjax.schema.instrument_declarations import instrument
 from simjax.schema.kinds import Integer
 from simjax.schema.site import MOST_POINTS, Point, Points
@@ -35,6 +36,9 @@ class SurfacePoints(NamedTuple):
 
     origins: Places
     directions: Places | None = None
+
+    def __repr__(self) -> str:
+        return numbers_in_a_line("SurfacePoints", self._asdict())
 
 
 def nearest_points(places) -> SurfacePoints:

@@ -26,6 +26,7 @@ from simjax.inverse.problem_instruments import Observation
 from simjax.inverse.problem_programs import CompiledProblem, compiled
 from simjax.inverse.unknowns_from_config import FIELD_SECTIONS, prior_of, transform_of
 from simjax.models.closure import Closure
+from simjax.notebook import line
 from simjax.parallel import place, shardings, whole
 from simjax.schema.config import Config
 from simjax.schema.inverse import InverseConfig, value_name
@@ -115,6 +116,9 @@ class InverseProblem:
         self._to_measure = any(instrument.measured is None for instrument in described)
         self.modules = Modules(config, modules or {}, true_modules or {})
         self._chosen_start = self._as_unknowns(start or {})
+
+    def __repr__(self) -> str:
+        return line("InverseProblem", rows_of(self.config))
 
     @property
     def instruments(self) -> list[Observation]:
@@ -404,3 +408,17 @@ def _plan(inverse: InverseConfig) -> Checkpoint:
             return Budget(count)
         case policy, _:
             return policy  # pyright: ignore[reportReturnType]
+
+
+def rows_of(config: Config) -> list[tuple[str, object]]:
+    """Names and values of the problem of a configuration, as a line of text tells them."""
+    if config.inverse is None:
+        return []
+    seen = [one.instrument.name for one in config.inverse.observations]
+    several = len(config.inverse.experiments)
+    return [
+        ("unknowns", ", ".join(unknown.path for unknown in config.inverse.unknowns)),
+        ("observations", ", ".join(dict.fromkeys(seen))),
+        ("experiments", several or None),
+        ("solver", config.inverse.solver.name),
+    ]

@@ -20,6 +20,7 @@ from simjax.io.frame_output import DIAGNOSTICS_NAME
 from simjax.io.grid_output import EVENTS_FOLDER, FIELDS_NAME
 from simjax.io.h5md import TRAJECTORY
 from simjax.io.instrument_files import FOLDER, SAMPLES_NAME
+from simjax.io.inverse_output import INVERSION_NAME
 from simjax.io.particle_output import ENSEMBLE_NAME, MASTER_NAME
 from simjax.io.segments import chunks_of, read_master, segment_problem, unreadable
 from simjax.io.staggering import RunAccessor as RunAccessor  # registers `dataset.simjax`
@@ -226,9 +227,22 @@ def check_files(folder: Path) -> list[str]:
     return list(dict.fromkeys(problems))
 
 
+def _what_else(folder: Path) -> str:
+    """A sentence on a folder that holds no run: whether it has a search, or runs below it."""
+    found = f"{folder} holds no run"
+    if (folder / INVERSION_NAME).is_file():
+        pictures = ", ".join(sorted(path.name for path in folder.glob("*.png")))
+        beside = f", beside {pictures} and report.html" if pictures else ""
+        return f"{found} but a search; write xarray.open_dataset({str(folder / INVERSION_NAME)!r}){beside}"
+    runs = sorted(path.parent for name in (FIELDS_NAME, MASTER_NAME) for path in folder.glob(f"*/{name}"))
+    if runs:
+        return f"{found} itself, but has {len(runs)} below it; write for instance {str(runs[-1])!r}"
+    return f"{found}; expected a folder with {FIELDS_NAME} or {MASTER_NAME}"
+
+
 def _field_problems(master: Path, *, thorough: bool = False) -> list[str]:
     if not master.is_file():
-        return [f"{master.parent} holds no run; expected a folder with {FIELDS_NAME} or {MASTER_NAME}"]
+        return [_what_else(master.parent)]
     try:
         with h5py.File(master, "r") as file:
             if "simjax_segments" not in file.attrs:

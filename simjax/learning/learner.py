@@ -16,6 +16,7 @@ from simjax.errors import ConfigurationError
 from simjax.learning.loss import Batch, BatchLoss
 from simjax.learning.low_rank import LowRank
 from simjax.learning.paths import matching, without
+from simjax.notebook import all_in_a_line, line
 from simjax.parallel import place
 
 
@@ -26,6 +27,8 @@ class TrainingState(eqx.Module):
     optimizer: Any
     updates: Array
 
+    __repr__ = all_in_a_line
+
 
 class Update(eqx.Module):
     """The mean error of a batch before an update, the norm of its gradient, and if all weights are finite after it."""
@@ -33,6 +36,8 @@ class Update(eqx.Module):
     loss: Array
     gradient_norm: Array
     finite: Array
+
+    __repr__ = all_in_a_line
 
 
 class Learner:
@@ -71,6 +76,11 @@ class Learner:
         self._known, self._static = eqx.partition(rest, eqx.is_array)
         self._optimizer, self._seed = optax.with_extra_args_support(optimizer), seed
         self._programs: dict[tuple[str, int], tuple[Any, BatchLoss]] = {}
+
+    def __repr__(self) -> str:
+        kept, trained = ([leaf.size for leaf in jax.tree.leaves(part)] for part in (self._known, self._first))
+        rows = [("trained", f"{sum(trained)} numbers in {len(trained)} arrays"), ("others", sum(kept) or None)]
+        return line("Learner", rows)
 
     def begin(self) -> TrainingState:
         """Training state before the first update."""

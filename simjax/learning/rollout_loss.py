@@ -22,6 +22,7 @@ from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.learning.loss import Batch
 from simjax.models.closure import Closure, in_precision
+from simjax.notebook import line
 from simjax.parallel import ENSEMBLE, distribute, place, shardings
 from simjax.schema.config import Config
 from simjax.status import spoiled
@@ -119,6 +120,10 @@ class RolloutLoss:
         )
         self._variables = {name: self._variables_of(name) for name in names}
         self._values, self._fields = self._run.start_values(), self._run.start_fields()
+
+    def __repr__(self) -> str:
+        rows = [("fields", ", ".join(self._variables)), ("unroll", self.unroll), ("pushforward", self.pushforward)]
+        return line("RolloutLoss", [*rows, ("noise", self.noise or None)])
 
     def _check(self) -> None:
         for name, value, least in (("unroll", self.unroll, 1), ("pushforward", self.pushforward, 0)):

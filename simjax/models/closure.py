@@ -15,6 +15,7 @@ from simjax.core.model import ExplicitModel, GridModel, SemiImplicitModel, Semil
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.jaxpr.varying import match_varying
+from simjax.notebook import all_in_a_line
 from simjax.ops import staggered
 
 
@@ -44,6 +45,8 @@ class Closure(eqx.Module):
     width: int = eqx.field(static=True, default=0)
     coordinates: tuple[str, ...] = eqx.field(static=True, default=())
 
+    __repr__ = all_in_a_line
+
     def rate(self) -> Array | None:
         """The largest rate of what it adds, 1 / time, by which Courant-limited steps are shorter; None: not known."""
         return None
@@ -70,6 +73,8 @@ class Closed(eqx.Module):
 
     own: Any
     weights: Any
+
+    __repr__ = all_in_a_line
 
 
 def with_closure(model: GridModel, params, closure: Closure) -> tuple[GridModel, Closed]:
@@ -386,6 +391,8 @@ class LocalNetwork(eqx.Module):
     biases: tuple[Array, ...]
     ndim: int = eqx.field(static=True)
     width: int = eqx.field(static=True)
+
+    __repr__ = all_in_a_line
 
     def __init__(self, fields: int, ndim: int, hidden: Sequence[int], *, width: int = 0, key):
         require_count("LocalNetwork: fields", fields)

@@ -19,6 +19,7 @@ from simjax.core.boundary import FieldLayout, Ghosts, Periodic, center_layout
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER, Grid
+from simjax.notebook import all_in_a_line
 
 EMPTY = -1
 GROUP = 8
@@ -50,6 +51,8 @@ class Cells(eqx.Module):
     domain: Domain
     capacity: int = eqx.field(static=True)
     periodic: tuple[bool, ...] = eqx.field(static=True)
+
+    __repr__ = all_in_a_line
 
     def __check_init__(self):
         require_kind("Cells.domain", self.domain, Domain, "a Domain; write Domain(Grid((4, 4)))")

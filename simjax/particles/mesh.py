@@ -23,6 +23,7 @@ from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER, Grid
 from simjax.jaxpr.linear_map import linear_map
 from simjax.jaxpr.platform import one_pass
+from simjax.notebook import all_in_a_line
 from simjax.particles.cells import Cells, require_cells
 from simjax.particles.mesh_nodes import Nodes
 from simjax.particles.mesh_sums import products, summed_over_nodes
@@ -76,6 +77,8 @@ class ParticleMesh(eqx.Module):
     shape: str = eqx.field(static=True)
     offset: tuple[float, ...] = eqx.field(static=True)
     stray: float = eqx.field(static=True)
+
+    __repr__ = all_in_a_line
 
     def __init__(
         self,

@@ -2,6 +2,8 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+import optax
 import pytest
 
 import simjax as sj
@@ -21,7 +23,17 @@ def ended(flow):
 
 
 def test_a_public_object_is_printed_in_five_lines(flow, ended, tmp_path):
+    light = sj.load("double_slit", ["grid.shape=[32,32]"])
     liquid = sj.load("lennard_jones")
+    dye = sj.load("dye", ["grid.shape=[16,16]", "time.end=0.1", "time.output_every=0.1", "time.dt=0.01"])
+    cells = sj.Cells(sj.Domain(sj.Grid((4, 4))), 16, (True, True))
+    network, places = sj.LocalNetwork(1, 2, [8, 8], key=jax.random.key(0)), np.ones((300, 2))
+    learner = sj.Learner(network, optax.adam(0.1))
+    problem = sj.InverseProblem(
+        dye,
+        unknowns={"physics.diffusivity": {"guess": 0.02, "positive": True}},
+        observations=[{"output": "fields", "of": "concentration", "deviation": 0.01}],
+    )
     run = sj.load("fluid", overrides=["grid.shape=[16,16]", "time.end=0.02", "output=none", f"output.root={tmp_path}"])
     printed = [
         flow,
@@ -30,17 +42,32 @@ def test_a_public_object_is_printed_in_five_lines(flow, ended, tmp_path):
         *(liquid, liquid.model, liquid.params, liquid.state),
         sj.NoSlipWall((1.0, 0.0)),
         sj.Grid((4, 3), stretch={"y": sj.Lines([0.0, 0.1, 0.3, 1.0])}),
+        sj.Grid((4, 499), stretch={"y": sj.Lines(np.linspace(0, 1, 500))}),
+        *(sj.WeaklyCompressibleSPH.Params(*[jnp.ones(())] * 6), sj.Compressible.Params(jnp.asarray(1.4))),
+        *(light.params, light.state),
+        *(cells, sj.ParticleMesh(cells), sj.NeighborPolicy(1.0, 0.3), sj.body_params(2, jnp.asarray(1.0))),
+        *(sj.Shots(places[:4, None], np.ones((4, 1, 9)), np.arange(9.0), places), sj.nearest_points(places)),
+        *(network, sj.Closure(network), learner, learner.begin()),
+        *(problem, problem.instruments[0], sj.Search(problem), sj.rays_around((0.5, 0.5), 200)),
+        sj.RolloutLoss(dye, unroll=1),
+        *sj.INTEGRATORS.values(),
+        *(sj.stochastic("shark"), sj.Stored(sj.INTEGRATORS["rk4"], "bfloat16")),
     ]
     for one in printed:
         text = repr(one)
         assert len(text.splitlines()) <= MOST_LINES and len(text) <= MOST_LETTERS, text
         assert " object at 0x" not in text, text
+    for name in ("tsit5", "dopri8", "kencarp4", "kvaerno5"):  # long, as the numbers of a scheme are in programs' keys
+        assert len(repr(sj.error_controlled(name)).splitlines()) == 1
 
 
 def test_grids_that_differ_are_printed_differently():
     """Their texts stand in the keys of kept programs."""
     box = {"lower": (0.0, 0.0), "upper": (1.0, 1.0)}
     stretched = [{"y": sj.Lines([0.0, inner, 1.0])} for inner in (0.4, 0.5)]
+    faces = np.linspace(0, 1, 500)
+    long = [sj.Lines(faces), sj.Lines(np.where(faces == faces[250], faces + 1e-9, faces))]  # told apart by a checksum
+    assert repr(long[0]) != repr(long[1])
     grids = [sj.Grid((2, 2)), sj.Grid((2, 2), axisymmetric=True), sj.Grid((2, 2), upper=(1.0, 2.0))]
     grids += [sj.Grid((2, 2), **box, stretch=stretch) for stretch in stretched]
     assert len({repr(grid) for grid in grids}) == len(grids)

@@ -51,6 +51,7 @@ from simjax.models.flow.step.projection import WRAPPED, Projection
 from simjax.models.flow.step.step_limit import step_limit
 from simjax.models.fluid_outputs import flow_measures, pressure_output, velocity_outputs, vorticity_output
 from simjax.models.sides import check_sides, require_domain, velocity_layouts
+from simjax.notebook import all_in_a_line
 from simjax.ops import staggered
 from simjax.ops.momentum_advection import SCHEMES
 from simjax.ops.spacing import scaled
@@ -77,6 +78,7 @@ class State(eqx.Module):
     outlets: tuple[Array | None, ...] = eqx.field(default=(), kw_only=True)
     reaction: Reaction | None = eqx.field(default=None, kw_only=True)
     body: free_body.Body | None = eqx.field(default=None, kw_only=True)
+    __repr__ = all_in_a_line
 
 
 class Params(eqx.Module):
@@ -95,6 +97,7 @@ class Params(eqx.Module):
     rotation: Array | None = eqx.field(default=None, kw_only=True)
     bulk_velocity: tuple[Array | None, ...] | None = eqx.field(default=None, kw_only=True)
     body: free_body.BodyParams | None = eqx.field(default=None, kw_only=True)
+    __repr__ = all_in_a_line
 
     def __check_init__(self):
         names = ("viscosity", "drag", "turbulence_constant", "eddy_viscosity")

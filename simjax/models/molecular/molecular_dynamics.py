@@ -21,6 +21,7 @@ from simjax.models.molecular.interaction import Interaction
 from simjax.models.molecular.pair_potentials import PairPotential
 from simjax.models.molecular.velocity_verlet import THERMOSTAT, Dynamics, DynamicsInParts, System, VelocityVerlet
 from simjax.models.particle_balances import StepPart, StepsInParts
+from simjax.notebook import all_in_a_line
 from simjax.particles.cells import Cells, counted, pack, require_cells
 from simjax.particles.neighbor_list import Neighbours
 from simjax.particles.neighbor_policy import Arrangement, NeighborPolicy, Particles
@@ -50,6 +51,8 @@ class Params(eqx.Module):
     dynamics: Any = None
     bonds: Any = None
     charges: Charges | None = None
+
+    __repr__ = all_in_a_line
 
     def __check_init__(self):
         require_at_least("MolecularDynamics.Params", {"mass": self.mass}, strictly=True)

@@ -11,6 +11,7 @@ from jax import Array
 from simjax.arguments import require_at_least
 from simjax.models.molecular.part_registry import thermostat
 from simjax.models.molecular.velocity_verlet import DynamicsInParts, System, moves
+from simjax.notebook import all_in_a_line
 from simjax.schema.kinds import Real, key
 
 
@@ -19,6 +20,8 @@ class ThermostatParams(eqx.Module):
 
     temperature: Array
     period: Array
+
+    __repr__ = all_in_a_line
 
     def __check_init__(self):
         require_at_least("ThermostatParams", {"temperature": self.temperature, "period": self.period}, strictly=True)

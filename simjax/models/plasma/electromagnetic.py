@@ -17,6 +17,7 @@ from simjax.models.plasma.boris import boris, lorentz_factor
 from simjax.models.plasma.electrostatic import PlasmaParticles, of_species
 from simjax.models.waves import maxwell
 from simjax.models.waves.maxwell import Maxwell
+from simjax.notebook import all_in_a_line
 from simjax.ops.difference import shift
 from simjax.particles.cells import Cells, counted, pack, require_cells
 from simjax.particles.current_deposition import on_the_way, transported
@@ -54,6 +55,8 @@ class State(eqx.Module):
     electric: Array
     magnetic: Array
     lag: Array
+
+    __repr__ = all_in_a_line
 
     @property
     def position(self) -> Array:

@@ -14,6 +14,7 @@ from simjax.grid import AXES
 from simjax.models.conserved import Accounts
 from simjax.models.particle_balances import StepPart, StepsInParts
 from simjax.models.plasma.boris import boris
+from simjax.notebook import all_in_a_line
 from simjax.ops.scaling import times_i
 from simjax.particles.cells import Cells, counted, pack
 from simjax.particles.mesh import ParticleMesh
@@ -40,6 +41,8 @@ class Params(eqx.Module):
     mass: Array
     permittivity: Array
     magnetic: Array | None = None
+
+    __repr__ = all_in_a_line
 
     def __check_init__(self):
         require_at_least("Params", {"mass": self.mass, "permittivity": self.permittivity}, strictly=True)

@@ -35,6 +35,7 @@ from simjax.models.scalar import axisymmetric_scalar
 from simjax.models.scalar.conserved_scalar import DIGITS, INTEGRATORS, SemiImplicitScalar, Source, State, conserved_mean
 from simjax.models.sides import SCALAR_SIDES, check_sides
 from simjax.models.stretching import require_transport
+from simjax.notebook import all_in_a_line
 from simjax.ops import scalar_fluxes
 from simjax.ops.axisymmetric_divergence import RADIAL
 from simjax.schema.config_errors import raise_first, unended
@@ -71,6 +72,8 @@ class Params(eqx.Module):
     velocity: tuple[Array, ...]
     diffusivity: Array | None = None
     source: Array | None = None
+
+    __repr__ = all_in_a_line
 
     def __check_init__(self):
         require_at_least("Transport.Params", {"diffusivity": self.diffusivity})

@@ -15,6 +15,7 @@ from simjax.models.conserved import Accounts
 from simjax.models.particle_balances import StepPart, StepsInParts
 from simjax.models.sph.kernels import SmoothingKernel
 from simjax.models.sph.pair_terms import FLUID, WALL, Moving, Pressing, density_rate, forces, seen_by_walls
+from simjax.notebook import all_in_a_line
 from simjax.particles.cells import Cells, counted, pack, require_cells
 from simjax.particles.neighbor_policy import Arrangement, NeighborPolicy, Particles
 
@@ -56,6 +57,8 @@ class Params(eqx.Module):
     gravity: Array
     artificial_viscosity: Array
     density_diffusion: Array
+
+    __repr__ = all_in_a_line
 
     def __check_init__(self):
         above = {"density": self.density, "sound_speed": self.sound_speed}

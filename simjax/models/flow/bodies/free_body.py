@@ -24,6 +24,7 @@ from simjax.grid import AXES, CENTER
 from simjax.models.flow.bodies.solid_geometry import inverse, on_block
 from simjax.models.flow.bodies.solid_moments import Displaced, displaced, moments, turning
 from simjax.models.flow.bodies.solids import Immersion, Reach, Solid
+from simjax.notebook import all_in_a_line
 from simjax.stencil.formulation import batches_alike
 
 TURN = "turn"
@@ -46,6 +47,8 @@ class BodyParams(eqx.Module):
     damping: Array
     initial_velocity: Array
     initial_spin: Array
+
+    __repr__ = all_in_a_line
 
     def __check_init__(self):
         numbers = {name: getattr(self, name) for name in ("density", "stiffness", "damping")}

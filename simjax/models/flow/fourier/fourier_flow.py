@@ -20,6 +20,7 @@ from simjax.models.flow.fourier.random_forcing import Band
 from simjax.models.fluid_outputs import velocity_outputs
 from simjax.models.sides import require_domain
 from simjax.models.spectral.base import Force, SpectralModel, periodic_layout, precision_of
+from simjax.notebook import all_in_a_line
 from simjax.schema.kinds import Integer, ListOf, Real, key
 from simjax.schema.model_schema import FieldSchema
 
@@ -36,6 +37,8 @@ class Params(eqx.Module):
     hyperviscosity: Array | None = None
     injection: Array | None = None
     seed: Array | None = None
+
+    __repr__ = all_in_a_line
 
     def __check_init__(self):
         names = ("viscosity", "drag", "hyperviscosity", "injection")
