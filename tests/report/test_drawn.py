@@ -51,9 +51,10 @@ def test_the_scale_has_the_ends_and_the_palette_that_are_wanted(wanted, scale):
 def test_a_palette_alone_leaves_the_ends_to_the_values():
     chosen = scalars(dataset(name="dye", palette="haline"))[0]
     found = colour_scale(chosen, [chosen.values(frame) for frame in range(3)])
+    # Pictures are of single precision.
     largest = 3 * np.sin(2 * np.pi * PLACES).max()
     assert found.palette == "haline"
-    np.testing.assert_allclose((found.lower, found.upper), (-largest, largest), rtol=2e-7)  # pictures are of single precision
+    np.testing.assert_allclose((found.lower, found.upper), (-largest, largest), rtol=2e-7)
 
 
 def test_an_animation_can_be_a_gif(tmp_path):

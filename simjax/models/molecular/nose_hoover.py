@@ -52,6 +52,7 @@ class NoseHooverChain(DynamicsInParts):
         temperature: float = key(Real(above=0.0), 1.0, about="k T of the bath, an energy")
         period: float = key(Real(above=0.0), 0.5, about="tau, in which the thermostats respond, a time")
 
+    conserves: ClassVar[str] = "conserved_energy"
     thermal: ClassVar[bool] = True
 
     thermostats: int = eqx.field(static=True, default=3)
