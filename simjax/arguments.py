@@ -1,5 +1,7 @@
 """Arguments of functions and models: checks, where values are known, and arrays of other libraries."""
 
+import operator
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -25,6 +27,8 @@ def require_at_least(owner: str, numbers: Mapping[str, Any], least: float = 0.0,
         strictly: whether `least` itself is refused too.
     """
     for name, value in numbers.items():
+        if isinstance(value, str):
+            raise ConfigurationError(f"{owner}.{name}={shown(value)}: expected a number.")
         known = _known(value)
         if known is None:
             continue
@@ -45,21 +49,60 @@ def require_one_of(name: str, value: Any, allowed: Iterable[Any]) -> None:
         allowed: what there is.
     """
     allowed = tuple(allowed)
-    if value not in allowed:
-        raise ConfigurationError(f"{name}={value!r}: expected one of {', '.join(map(repr, allowed))}.")
+    # An array is equal to nothing as a whole.
+    if not any(isinstance(value, type(one)) and value == one for one in allowed):
+        raise ConfigurationError(f"{name}={shown(value)}: expected one of {', '.join(map(repr, allowed))}.")
 
 
-def require_kind(name: str, value: Any, kind: type, expected: str) -> None:
+def require_kind(name: str, value: Any, kind: type | tuple[type, ...], expected: str) -> None:
     """Raises ConfigurationError for an argument of another kind.
 
     Args:
         name: of the argument, as a user writes it, such as "Domain.grid".
         value: what was given.
-        kind: its class, or one above it.
+        kind: its class, or one above it, or several.
         expected: what it is and what to write, such as "a Grid; write Grid((16, 16))".
     """
     if not isinstance(value, kind):
         raise ConfigurationError(f"{name}={shown(value)}: expected {expected}.")
+
+
+def require_count(name: str, value: Any) -> None:
+    """Raises ConfigurationError for an argument that is not a whole number of at least one.
+
+    Args:
+        name: of the argument, as a user writes it, such as "simulate: frames".
+        value: what was given.
+    """
+    try:
+        whole = 0 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        whole = 0
+    if whole < 1:
+        raise ConfigurationError(f"{name}={shown(value)}: expected a whole number of at least 1, such as 10.")
+
+
+def require_function(name: str, value: Any, example: str) -> None:
+    """Raises ConfigurationError for an argument that cannot be called.
+
+    Args:
+        name: of the argument, as a user writes it, such as "simulate: observe".
+        value: what was given.
+        example: how it is called, such as "observe(t, state, params)".
+    """
+    if not callable(value):
+        raise ConfigurationError(f"{name}={shown(value)}: expected a function {example}.")
+
+
+def require_path(name: str, value: Any) -> None:
+    """Raises ConfigurationError for an argument that is no path of a folder.
+
+    Args:
+        name: of the argument, as a user writes it, such as "open_run: folder".
+        value: what was given.
+    """
+    if not isinstance(value, (str, os.PathLike)):
+        raise ConfigurationError(f"{name}={shown(value)}: expected a folder's path, such as result.folder.")
 
 
 def shown(value: Any) -> str:
@@ -88,6 +131,25 @@ def taken_over(value: Any) -> Any:
             f"an array of {name} cannot be taken over by DLPack ({' '.join(str(error).split())}); write it as an array "
             "of NumPy."
         ) from None
+
+
+def as_number(name: str, value: Any, dtype=None) -> jax.Array:
+    """An argument as a number of jax.
+
+    Args:
+        name: of the argument, as a user writes it, such as "values['viscosity']".
+        value: what was given.
+        dtype: the kind of number; None: its own.
+
+    Raises ConfigurationError for what is no number.
+    """
+    try:
+        number = jnp.asarray(taken_over(value), dtype)
+    except (TypeError, ValueError):
+        number = None
+    if number is None or number.ndim:
+        raise ConfigurationError(f"{name}={shown(value)}: expected a number.")
+    return number
 
 
 def as_of_jax(value: Any) -> Any:

@@ -3,12 +3,14 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import equinox as eqx
 import numpy as np
 
+from simjax.arguments import require_one_of, shown
 from simjax.errors import ConfigurationError
-from simjax.notebook import box_picture, card
+from simjax.notebook import box_picture, card, numbers_in_a_line
 
 AXES = ("x", "y", "z")
 LOWER, UPPER = 0, 1
@@ -41,9 +43,9 @@ class Lines:
     centers: tuple[float, ...]
 
     def __init__(self, faces: Sequence[float] | np.ndarray, centers: Sequence[float] | np.ndarray | None = None):
-        x = np.asarray(faces, np.float64)
-        if x.ndim != 1 or x.size < 2 or not np.all(np.isfinite(x)):
-            raise ConfigurationError("Lines.faces: expected a list of at least two finite numbers.")
+        x = _numbers(faces)
+        if x is None or x.ndim != 1 or x.size < 2 or not np.all(np.isfinite(x)):
+            raise ConfigurationError(f"Lines.faces={shown(faces)}: expected a list of at least two finite numbers.")
         widths = np.diff(x)
         if np.any(widths <= 0):
             i = int(np.argmin(widths > 0))
@@ -57,11 +59,22 @@ class Lines:
                 f"cell {thin} is {widths[thin]:.4g} wide, {widths[thin] / mean:.2g} of the mean {mean:.4g}, and the "
                 f"time step would collapse with it; expected at least {LEAST_WIDTH:g} of the mean: stretch less."
             )
-        middle = 0.5 * (x[1:] + x[:-1]) if centers is None else np.asarray(centers, np.float64)
-        if middle.shape != widths.shape or np.any(middle <= x[:-1]) or np.any(middle >= x[1:]):
+        middle = 0.5 * (x[1:] + x[:-1]) if centers is None else _numbers(centers)
+        if middle is None or middle.shape != widths.shape or np.any(middle <= x[:-1]) or np.any(middle >= x[1:]):
             raise ConfigurationError(f"Lines.centers: expected one number inside each of the {widths.size} cells.")
         object.__setattr__(self, "faces", tuple(x.tolist()))
         object.__setattr__(self, "centers", tuple(middle.tolist()))
+
+    def __repr__(self) -> str:
+        return numbers_in_a_line("Lines", {"faces": self.faces, "centers": self.centers})
+
+
+def _numbers(values: Any) -> np.ndarray | None:
+    """Values as an array of numbers, or None where they are none."""
+    try:
+        return np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        return None
 
 
 def _sizes(shape: Sequence[int]) -> tuple[int, ...]:
@@ -126,12 +139,21 @@ class Grid(eqx.Module):
         stretch: Mapping[str, Lines] | Sequence[Lines | None] = (),
         axisymmetric: bool = False,
     ):
+        require_one_of("Grid.axisymmetric", axisymmetric, (False, True))
         self.axisymmetric = axisymmetric
         self.shape = _sizes(shape)
         ndim = len(self.shape)
         if isinstance(stretch, Mapping):
+            unknown = [name for name in stretch if name not in AXES[:ndim]]
+            if unknown:
+                raise ConfigurationError(f"Grid.stretch: {unknown[0]!r}: expected one of {', '.join(AXES[:ndim])}.")
             stretch = [stretch.get(axis) for axis in AXES[:ndim]]
-        self.stretch = tuple(stretch) or (None,) * ndim
+        lines: list[Any] = list(stretch) if isinstance(stretch, (tuple, list)) else [stretch]
+        if not all(line is None or isinstance(line, Lines) for line in lines) or lines == [None]:
+            raise ConfigurationError(
+                f"Grid.stretch={shown(stretch)}: expected Lines by axis; write stretch={{'x': Lines(faces)}}."
+            )
+        self.stretch = tuple(lines) or (None,) * ndim
         ends = [(0.0, 1.0) if line is None else (line.faces[0], line.faces[-1]) for line in self.stretch]
         self.lower = tuple(low for low, _ in ends) if lower is None else _corner("lower", lower, ndim)
         self.upper = tuple(high for _, high in ends) if upper is None else _corner("upper", upper, ndim)

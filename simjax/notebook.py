@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -11,6 +12,7 @@ _TABLE = "border-collapse:collapse;font-size:90%;margin:0"
 _NAME = "text-align:left;padding:1px 12px 1px 0;opacity:.7;font-weight:normal;vertical-align:top"
 _VALUE = "text-align:left;padding:1px 0"
 _LARGEST = 110.0  # pixels of the longer side of a box
+_LONGEST = 120  # letters of numbers that are written out
 _SLANT = 0.35  # of the depth of a box, to the right and up
 
 
@@ -47,6 +49,21 @@ def all_in_a_line(self: Any) -> str:
     import equinox as eqx
 
     return eqx.tree_pformat(self, width=sys.maxsize)
+
+
+def numbers_in_a_line(name: str, parts: dict[str, Sequence[Any] | None]) -> str:
+    """An object of many numbers in a line of text that tells it from others: how many, the ends, and a checksum.
+
+    parts: by name; None and short ones are written as they are. Texts stand in the keys of kept programs.
+    """
+    shown = []
+    for part, values in parts.items():
+        text = repr(values)
+        if values is not None and len(text) > _LONGEST:
+            digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+            text = f"<{len(values)} from {values[0]} to {values[-1]}, sha256 {digest}>"
+        shown.append(f"{part}={text}")
+    return f"{name}({', '.join(shown)})"
 
 
 def _said(rows: Iterable[tuple[str, object]]) -> list[tuple[str, str]]:

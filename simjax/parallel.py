@@ -7,8 +7,9 @@ from typing import Any
 import jax
 import numpy as np
 from jax.experimental import mesh_utils
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
+from simjax.arguments import require_function, require_kind
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError, ResourceError
 from simjax.grid import AXES, Grid
@@ -39,6 +40,7 @@ def make_mesh(sizes: Mapping[str, int], devices: Sequence | None = None) -> Mesh
         >>> sj.make_mesh({"x": 1}) is None
         True
     """
+    require_kind("make_mesh: sizes", sizes, Mapping, "devices by mesh axis, such as {'x': 2, 'y': 1}")
     order = [name for name, size in sizes.items() if size > 1]
     unknown = set(sizes) - {ENSEMBLE, *AXES}
     if unknown:
@@ -90,6 +92,12 @@ def folded_ring(count: int) -> list[int]:
     return [*range(0, count, 2), *reversed(range(1, count, 2))]
 
 
+def _require_mesh(name: str, mesh: Mesh | None) -> None:
+    """Raises ConfigurationError for what is no mesh of devices."""
+    expected = "a mesh of devices or None; write make_mesh({'x': 2})"
+    require_kind(f"{name}: mesh", mesh, (Mesh, AbstractMesh, type(None)), expected)
+
+
 def decompose(grid: Grid, mesh: Mesh | None, **options) -> Domain:
     """The domain that cuts `grid` over the mesh axes named like its spatial axes; `options` as `Domain` takes them.
 
@@ -101,6 +109,8 @@ def decompose(grid: Grid, mesh: Mesh | None, **options) -> Domain:
         >>> sj.decompose(sj.Grid((16, 16)), mesh).block_shape  # cells of one device
         (8, 16)
     """
+    require_kind("decompose: grid", grid, Grid, "a Grid; write Grid((16, 16))")
+    _require_mesh("decompose", mesh)
     shape = {} if mesh is None else dict(mesh.shape)
     beyond = [name for name in AXES[grid.ndim :] if name in shape]
     if beyond:
@@ -128,6 +138,8 @@ def distribute(fn: Callable, mesh: Mesh | None, *, in_specs, out_specs, donate: 
         >>> float(total(jnp.ones(16)))
         16.0
     """
+    require_function("distribute: fn", fn, "of arrays")
+    _require_mesh("distribute", mesh)
     if mesh is not None:
         fn = jax.shard_map(fn, mesh=mesh, in_specs=in_specs, out_specs=out_specs)
     return jax.jit(fn, donate_argnums=tuple(donate))

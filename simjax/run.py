@@ -22,7 +22,7 @@ from simjax.schema.locate import CONFIG_NAME, is_url, usable_path
 if TYPE_CHECKING:
     from simjax.config import Composition
 
-USAGE = "python -m simjax.run experiment=NAME [key=value ...] [-m] [--cfg job] [--config-dir DIR]"
+USAGE = "python -m simjax.run experiment=NAME|FILE.yaml [key=value ...] [-m] [--cfg job] [--config-dir DIR]"
 COLLECTIONS = (50_000, 20, 20)
 """Thresholds of Python's search for garbage."""
 BUFFERED = {io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom}
@@ -30,6 +30,7 @@ BUFFERED = {io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom}
 INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 OPTIONS = """\
 options:
+  FILE.yaml            a file of your own to begin with, as first argument; the run has its name
   key=value            set a value, such as time.end=2.0, grid.shape=[128,128], output=none; any order
   -m, --multirun       every combination of values such as seed=1,2,3, range(1,4) or glob(*), one run after the other
   hydra/launcher=NAME  with -m: joblib or submitit_local run several at once; hydra/sweeper=optuna searches
@@ -92,7 +93,20 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("-sc", "--shell-completion", action="store_true")
     parser.add_argument("--hydra-help", action="store_true")
     parser.add_argument("-cn", "--config-name", default=CONFIG_NAME)
-    return parser.parse_intermixed_args(list(argv))
+    options = parser.parse_intermixed_args(list(argv))
+    if options.overrides and "=" not in options.overrides[0] and options.overrides[0].endswith((".yaml", ".yml")):
+        _begin_with_file(options)
+    return options
+
+
+def _begin_with_file(options: argparse.Namespace) -> None:
+    """Take the first argument, a YAML file of one's own, as what the configuration begins with."""
+    file = usable_path(options.overrides.pop(0), "the file to run")
+    if options.config_dir is not None or options.config_name != CONFIG_NAME:
+        raise ConfigurationError(f"{file}: expected a file, or --config-dir and --config-name; leave one of them out.")
+    if not file.is_file() or file.suffix != ".yaml":
+        raise ConfigurationError(f"{file}: expected a file NAME.yaml, and there is none of this name.")
+    options.config_dir, options.config_name = str(file.parent), file.stem
 
 
 def _main(options: argparse.Namespace) -> int:

@@ -97,6 +97,9 @@ class Certificate:
     notes: tuple[str, ...] = ()
     scope: str = ""
 
+    def __repr__(self) -> str:
+        return f"Certificate: {self.verdict}"
+
     @property
     def passed(self) -> bool:
         """Tell whether every check holds; a check that could not be tested counts as failed."""

@@ -66,8 +66,9 @@ def compose(
         del loaded["hydra"]
     composed: Any = OmegaConf.to_container(loaded, resolve=False)
     plain = with_current_keys(composed, over_defaults=True)  # simjax's own files have new keys alone
-    if chosen is not None and plain.get("experiment_name") is None:
-        plain["experiment_name"] = chosen
+    file = config_name if config_name != CONFIG_NAME else None
+    if (chosen or file) and plain.get("experiment_name") is None:
+        plain["experiment_name"] = chosen or file
     notes = _what_remains(plain, values, f"experiment={chosen}")
     spellings = {text: Spelling((), text[: len(text) - len(text.lstrip("+"))]) for text in others}
     spellings |= _apply_all(plain, values)
@@ -76,6 +77,9 @@ def compose(
             if plain.get("grid") == compose_files(config_name).get("grid"):
                 plain["grid"] = None  # a box stands in its place
     for_hydra = {text: spellings[text] for text in normalised}
+    own = plain.get("model")
+    if plain.get("experiment_name") is None and isinstance(own, str) and "." in own:
+        plain["experiment_name"] = own.rpartition(".")[-1]  # a run of a model of one's own has its name
     return Composition(_complete(plain), tuple(overrides), folders, chosen, notes, for_hydra, sweeper, around)
 
 

@@ -103,6 +103,12 @@ def declare_own(model: Any, name: str) -> None:
     if issubclass(model, SelfSteppingModel) and not model.declarations:
         families = ", ".join(repr(known) for known, schema in MODELS.items() if schema.of_particles)
         raise ConfigurationError(f"model={name}: models of particles are known by their names; write {families}.")
+    missing = sorted(getattr(model, "__abstractmethods__", ()))
+    made = getattr(model.configured, "__func__", None) is not vars(Model)["configured"].__func__
+    if missing and made:  # of one that says not how it is made, that is told first
+        raise ConfigurationError(
+            f"model={name}: expected a method {missing[0]}, which is missing; write it in the class."
+        )
     own = vars(model).get("declarations")
     if not own and not model.declarations and not model.declared():
         raise ConfigurationError(

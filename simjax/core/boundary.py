@@ -13,19 +13,12 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array, lax
 
+from simjax.arguments import require_kind, shown
+from simjax.core.given_values import Value, evaluate, require_value
 from simjax.errors import ConfigurationError
 from simjax.grid import CENTER, FACE, LOWER
 from simjax.schema.model_schema import FieldSchema
 from simjax.schema.side_declarations import side
-
-Value = float | Array | Callable[..., Array]
-"""A number, a scalar array, or a function `value(t, *coordinates)` of time and of the positions on the side."""
-
-
-def evaluate(value: Value, t, positions: Callable[[], tuple[Array, ...]], like: Array) -> Array:
-    """`value` on the side, in the dtype of the field and with its rank (or a scalar)."""
-    result = jnp.asarray(value(t, *positions()) if callable(value) else value, like.dtype)
-    return result if result.ndim == 0 else result.reshape((1,) * (like.ndim - result.ndim) + result.shape)
 
 
 def lines(edge: Array, array_axis: int, start: int, count: int) -> Array:
@@ -102,6 +95,9 @@ class Dirichlet(Boundary):
 
     value: Value = 0.0
 
+    def __check_init__(self):
+        require_value("Dirichlet.value", self.value)
+
     def ghost(self, edge, *, axis, side, offset, width, spacing, t, positions):
         array_axis = axis - len(spacing)
         value = evaluate(self.value, t, positions, edge)
@@ -130,6 +126,9 @@ class Neumann(Boundary):
     """
 
     slope: Value = 0.0
+
+    def __check_init__(self):
+        require_value("Neumann.slope", self.slope)
 
     def ghost(self, edge, *, axis, side, offset, width, spacing, t, positions):
         array_axis = axis - len(spacing)
@@ -251,6 +250,9 @@ class ScalarSide(Side):
     """
 
     boundary: Boundary
+
+    def __check_init__(self):
+        require_kind("ScalarSide.boundary", self.boundary, Boundary, "a Boundary; write ScalarSide(Dirichlet(1.0))")
 
     def velocity_boundary(self, component, axis):
         raise TypeError("This side says what a scalar does, not what a velocity does: use a wall or an inflow.")
@@ -469,6 +471,7 @@ def center_layout(boundaries, units: str = "1") -> FieldLayout:
         >>> sj.center_layout([(sj.Dirichlet(0.0), sj.Neumann())]).offset
         (0.5,)
     """
+    _require_pairs("center_layout", boundaries)
     return FieldLayout((CENTER,) * len(boundaries), tuple(map(tuple, boundaries)), units)
 
 
@@ -484,5 +487,14 @@ def face_layout(component: int, boundaries, units: str = "1") -> FieldLayout:
         >>> sj.face_layout(0, [(sj.Periodic(), sj.Periodic())] * 2).offset  # the x-component, on faces across x
         (0.0, 0.5)
     """
+    _require_pairs("face_layout", boundaries)
     offset = tuple(FACE if axis == component else CENTER for axis in range(len(boundaries)))
     return FieldLayout(offset, tuple(map(tuple, boundaries)), units)
+
+
+def _require_pairs(name: str, boundaries) -> None:
+    """Raises ConfigurationError unless there is a pair of boundaries for each axis."""
+    several = boundaries if isinstance(boundaries, (tuple, list)) else [None]
+    if not all(isinstance(pair, (tuple, list)) and len(pair) == 2 for pair in several):
+        expected = "expected a pair of boundaries for each axis; write [(Periodic(), Periodic())]."
+        raise ConfigurationError(f"{name}: boundaries={shown(boundaries)}: {expected}")

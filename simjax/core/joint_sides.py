@@ -9,7 +9,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array, lax
 
-from simjax.core.boundary import Boundary, FieldLayout, Neumann, Periodic, Value, center_layout, evaluate
+from simjax.core.boundary import Boundary, FieldLayout, Neumann, Periodic, center_layout
+from simjax.core.given_values import Value, evaluate
 from simjax.grid import LOWER
 
 

@@ -13,6 +13,7 @@ from jax.core import Tracer
 from simjax.arguments import shown, taken_over
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, Grid
+from simjax.notebook import all_in_a_line
 
 WANTED = {
     "sources": "(shots, sources, axes)",
@@ -54,6 +55,8 @@ class Shots(eqx.Module):
     receivers: Any
     recorded: Any = None
     at_once: int | None = eqx.field(static=True, default=None, kw_only=True)
+
+    __repr__ = all_in_a_line
 
     @property
     def count(self) -> int:

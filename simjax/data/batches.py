@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from simjax.arguments import shown
 from simjax.errors import ConfigurationError, ResourceError
 
 if TYPE_CHECKING:
@@ -53,6 +54,10 @@ def batches(
         ((4, 2, 32), (4, 2))
     """
     optional = ("epochs", 1 if epochs is None else epochs, 1), ("seed", seed or 0, 0)
+    if not (hasattr(windows, "__len__") and hasattr(windows, "__getitem__")):
+        raise ConfigurationError(
+            f"windows={shown(windows)}: expected windows of states; write TrajectoryWindows(folder, fields, length=2)."
+        )
     for name, value, least in (("size", size, 1), ("workers", workers, 0), *optional):
         if not isinstance(value, int) or value < least:
             raise ConfigurationError(f"{name}={value!r}: expected a whole number, {least} or more.")
@@ -62,6 +67,8 @@ def batches(
         raise ResourceError(
             "batches are made by grain, which is not installed; write pip install 'simjax[data]'."
         ) from None
+    if part is not None and (not isinstance(part, tuple) or [type(one) for one in part] != [int, int]):
+        raise ConfigurationError(f"part={shown(part)}: expected the number of a part, from 0 on, and how many.")
     number, parts = _this_process() if part is None else part
     if not 0 <= number < parts:
         raise ConfigurationError(f"part=({number}, {parts}): expected the number of a part, from 0 on, and how many.")

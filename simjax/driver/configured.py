@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from simjax.arguments import shown
 from simjax.config.own_models import declare_class
 from simjax.core.model import GridModel
 from simjax.driver.simulation import Simulation
@@ -32,6 +33,14 @@ def load(experiment: str | None = None, overrides: Sequence[str] = (), *, config
     """
     from simjax.config import load_config
 
+    if (
+        isinstance(overrides, str)
+        or not isinstance(overrides, Sequence)
+        or not all(isinstance(one, str) for one in overrides)
+    ):
+        raise ConfigurationError(
+            f"load: overrides={shown(overrides)}: expected a list of lines; write overrides=['time.end=2']."
+        )
     return Simulation(load_config(experiment, overrides=list(overrides), config_dir=config_dir))
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array, lax
 from jax.sharding import PartitionSpec
 
-from simjax.arguments import require_kind, shown, taken_over
+from simjax.arguments import as_number, require_kind, shown, taken_over
 from simjax.config.structure import frozen
 from simjax.core.model import GridModel
 from simjax.core.shots import Shots
@@ -81,6 +81,11 @@ class RunFunction:
         variables: Sequence[str] | None = None,
         checkpoint: Checkpoint = "auto",
     ):
+        _require_names("fields", fields)
+        if variables is not None:
+            _require_names("variables", variables)
+        expected = "a Config; write sj.load(NAME).differentiable(fields=[...])"
+        require_kind("RunFunction: config", config, Config, expected)
         config = with_devices(config)
         rollout = DifferentiableRun(config, given=tuple(fields), checkpoint=checkpoint, moving=True)
         self.values, self.times = rollout.start_values(), rollout.times()
@@ -136,7 +141,7 @@ class RunFunction:
         Raises NumericalError where the run fails; inside a transform, where nothing can be raised, all of it is NaN.
         """
         chosen = {**self.values, **_known_among("values", {} if values is None else values, self.values)}
-        numbers = {name: _number(name, value, self._dtype) for name, value in chosen.items()}
+        numbers = {name: as_number(f"values[{name!r}]", value, self._dtype) for name, value in chosen.items()}
         given = {section: dict(arrays) for section, arrays in self._known.items()}
         for path, components in _known_among("fields", {} if fields is None else fields, self.fields).items():
             section, name = path.split(".", 1)
@@ -191,11 +196,10 @@ def _raise_if_stopped(clock: Clock, schedule: Schedule) -> None:
         )
 
 
-def _number(name: str, value: Any, dtype) -> jax.Array:
-    try:
-        return jnp.asarray(taken_over(value), dtype)
-    except (TypeError, ValueError):
-        raise ConfigurationError(f"values[{name!r}]={shown(value)}: expected a number.") from None
+def _require_names(argument: str, given: Any) -> None:
+    """Raises ConfigurationError for what is no list of texts."""
+    if isinstance(given, str) or not isinstance(given, Sequence) or not all(isinstance(one, str) for one in given):
+        raise ConfigurationError(f"{argument}={shown(given)}: expected a list of names; write {argument}=['NAME'].")
 
 
 def _known_among(argument: str, given: Mapping[str, Any], known: Mapping[str, Any]) -> Mapping[str, Any]:

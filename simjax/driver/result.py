@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from simjax.arguments import require_one_of, shown
+from simjax.core.model import PALETTES
 from simjax.driver.programs.programs_of_run import compiled_run
 from simjax.errors import ConfigurationError
 from simjax.notebook import card, line
@@ -66,33 +68,88 @@ class Result:
             self._dataset = dataset
         return self._dataset
 
-    def plot(self) -> Picture:
+    def plot(
+        self,
+        variable: str | None = None,
+        *,
+        limits: tuple[float, float] | None = None,
+        palette: str | None = None,
+        format: Literal["png", "pdf", "svg"] = "png",
+    ) -> Picture:
         """The run as one picture: fields at several times, diagnostics below; a notebook shows it.
 
         `result.plot().save("run.png")` writes it to a file.
+
+        Args:
+            variable: what is drawn first, a variable or the magnitude of a vector such as "speed"; None: the most
+                telling one. Of particles none.
+            limits: the ends of its scale; None: from the values of all frames.
+            palette: its colours: "diverging", or a map of cmocean such as "haline"; None: those of the model.
+            format: of the picture.
+
+        Raises:
+            ConfigurationError: there is no such variable, palette or format, or limits are no two rising numbers.
         """
         from simjax.report.picture import Picture
         from simjax.report.summary import write_summary
 
-        return Picture.drawn(lambda path: write_summary(self.ds, path, title=self._title, scene=self._scene()), "png")
+        require_one_of("plot: format", format, ("png", "pdf", "svg"))
+        dataset, scene = self._chosen("plot", variable, limits, palette), self._scene()
 
-    def animate(self) -> Picture:
-        """The run as an animation (WebP); a notebook shows it.
+        def draw(path: Path) -> None:
+            write_summary(dataset, path, title=self._title, scene=scene, formats=(format,))
+
+        return Picture.drawn(draw, format)
+
+    def animate(
+        self,
+        variable: str | None = None,
+        *,
+        limits: tuple[float, float] | None = None,
+        palette: str | None = None,
+        format: Literal["webp", "gif", "mp4"] = "webp",
+    ) -> Picture:
+        """The run as an animation; a notebook shows it.
+
+        variable, limits, palette: as of `plot`. format: mp4 needs ffmpeg, which `pip install imageio-ffmpeg` brings.
 
         Raises:
-            ConfigurationError: no output frame with fields was written.
+            ConfigurationError: as of `plot`, or no output frame with fields was written.
         """
         from simjax.report.animation import write_animation
         from simjax.report.picture import Picture
 
+        require_one_of("animate: format", format, ("webp", "gif", "mp4"))
+        dataset = self._chosen("animate", variable, limits, palette)
+
         def draw(path: Path) -> None:
-            if write_animation(self.ds, path, title=self._title, scene=self._scene()) is None:
+            if write_animation(dataset, path, title=self._title, scene=self._scene()) is None:
                 raise ConfigurationError(
                     f"animate: expected a run with fields at several times, {self.folder} has none; write "
                     "output={'fields': None} to write all variables."
                 )
 
-        return Picture.drawn(draw, "webp")
+        return Picture.drawn(draw, format)
+
+    def _chosen(self, name: str, variable: Any, limits: Any, palette: Any) -> xarray.Dataset:
+        """The dataset with what is wanted of its pictures, which were asked for by the method `name`."""
+        from simjax.report.scalars import DRAWN, Drawn, drawable_names
+
+        if variable is None and limits is None and palette is None:
+            return self.ds
+        if "particle" in self.ds.sizes:
+            raise ConfigurationError(f"{name}: expected a run of fields; of particles leave variable and scale out.")
+        known = drawable_names(self.ds)
+        if not known:
+            raise ConfigurationError(f"{name}: expected a run with fields at several times, {self.folder} has none.")
+        variable = known[0] if variable is None else variable
+        require_one_of(f"{name}: variable", variable, known)
+        if palette is not None:
+            require_one_of(f"{name}: palette", palette, PALETTES)
+        if limits is not None and not _rising(limits):
+            raise ConfigurationError(f"{name}: limits={shown(limits)}: expected two rising numbers, such as (-1, 1).")
+        ends = None if limits is None else (float(limits[0]), float(limits[1]))
+        return self.ds.assign_attrs({DRAWN: Drawn(variable, ends, palette or "")})
 
     @property
     def _title(self) -> str:
@@ -123,3 +180,12 @@ class Result:
             ("failed checks", " ".join(self.failed_checks)),
         ]
         return card(self._title or "Result", rows) + picture
+
+
+def _rising(limits: Any) -> bool:
+    """Tell whether these are two finite numbers, the second one larger."""
+    try:
+        low, high = (float(limit) for limit in limits)
+    except (TypeError, ValueError):
+        return False
+    return bool(np.isfinite([low, high]).all()) and low < high

@@ -8,6 +8,7 @@ import time as wall
 from pathlib import Path
 from typing import Any, Literal
 
+from simjax.arguments import require_kind
 from simjax.config.folders import new_run_folder, place_of_copy, run_folders
 from simjax.config.read_stretched_grid import grid_of
 from simjax.core.model import Model
@@ -47,6 +48,8 @@ class Simulation:
     """
 
     def __init__(self, config: Config):
+        expected = "a Config; write sj.load(NAME) or sj.configure(MODEL, ...), which make the simulation"
+        require_kind("Simulation: config", config, Config, expected)
         self.config = config
 
     @functools.cached_property

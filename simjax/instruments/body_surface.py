@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import numpy as np
 
+from simjax.arguments import require_count
 from simjax.core.model import Output
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
@@ -15,6 +16,7 @@ from simjax.instruments.operators import as_places, require_inside
 from simjax.instruments.places import require_cartesian
 from simjax.instruments.points import STATION, station_numbers
 from simjax.instruments.surface_of_formulas import require_surface
+from simjax.notebook import numbers_in_a_line
 from simjax.schema.instrument_declarations import instrument
 from simjax.schema.kinds import Integer
 from simjax.schema.site import MOST_POINTS, Point, Points
@@ -35,6 +37,9 @@ class SurfacePoints(NamedTuple):
     origins: Places
     directions: Places | None = None
 
+    def __repr__(self) -> str:
+        return numbers_in_a_line("SurfacePoints", self._asdict())
+
 
 def nearest_points(places) -> SurfacePoints:
     """The points of the surface that are nearest to `places` (points, axes).
@@ -54,10 +59,11 @@ def rays_around(point: Sequence[float], count: int) -> SurfacePoints:
         (1.0, 0.0)
     """
     (origin,) = as_places("rays_around.point", [point])
-    if len(origin) != 2 or count < 1:
+    require_count("rays_around: count", count)
+    if len(origin) != 2:
         raise ConfigurationError(
-            f"rays_around({list(origin)}, {count}): expected the two coordinates of a point in a plane and at least "
-            "one ray; in space write nearest_points(places)."
+            f"rays_around({list(origin)}, {count}): expected the two coordinates of a point in a plane; in space write "
+            "nearest_points(places)."
         )
     angles = [2 * math.pi * number / count for number in range(count)]
     return SurfacePoints((origin,) * count, tuple((math.cos(angle), math.sin(angle)) for angle in angles))

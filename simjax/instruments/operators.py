@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from simjax.arguments import shown
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, Grid
 from simjax.instruments.instrument import Coordinate, FieldInstrument, Layout, Places
@@ -249,7 +250,12 @@ def complete_shells(grid: Grid) -> int:
 
 def as_places(name: str, positions) -> Places:
     """Positions of shape (points, axes) as tuples of finite numbers."""
-    array = np.asarray(positions, dtype=np.float64)
+    try:
+        array = np.asarray(positions, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ConfigurationError(
+            f"{name}={shown(positions)}: expected one row of coordinates per point, such as [[0.1, 0.2]]."
+        ) from None
     if array.ndim != 2 or not array.size:
         raise ConfigurationError(
             f"{name} has shape {array.shape}; write one row of coordinates per point, such as [[0.1, 0.2]]."

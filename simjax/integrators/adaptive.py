@@ -157,6 +157,6 @@ def error_controlled(name: str) -> ErrorControlled:
         >>> int(end.clock.frame), int(end.clock.control.rejected)
         (3, 0)
     """
-    if name not in SCHEMES:
+    if not isinstance(name, str) or name not in SCHEMES:
         raise ConfigurationError(f"error_controlled({name!r}): expected one of {', '.join(SCHEMES)}.")
     return SCHEMES[name]()

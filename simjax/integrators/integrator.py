@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from simjax.core.tendency import call_own
+from simjax.notebook import all_in_a_line
 
 
 class Integrator(eqx.Module):
@@ -25,6 +26,8 @@ class Integrator(eqx.Module):
 
     order: eqx.AbstractVar[int]
     courant_limit: eqx.AbstractVar[float]
+
+    __repr__ = all_in_a_line
 
     @property
     @abc.abstractmethod

@@ -225,6 +225,6 @@ def stochastic(name: str) -> Stochastic:
         >>> start = {"u": jnp.zeros(8)}
         >>> end = sj.integrate(walk, sj.stochastic("euler_maruyama"), {"sigma": 0.1}, start, dt=0.1, steps=10)
     """
-    if name not in SCHEMES:
+    if not isinstance(name, str) or name not in SCHEMES:
         raise ConfigurationError(f"stochastic({name!r}): expected one of {', '.join(SCHEMES)}.")
     return SCHEMES[name]()

@@ -17,9 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from simjax.arguments import require_kind, require_one_of
 from simjax.core.domain import Domain
 from simjax.core.model import GridModel
-from simjax.errors import ConfigurationError
 from simjax.integrators.integrator import Integrator
 from simjax.integrators.splitting import Leapfrog
 from simjax.schema.storage_section import STORAGE
@@ -52,8 +52,8 @@ class Stored(Integrator):
     def __init__(
         self, scheme: Integrator, dtype: str, rest: Mapping[str, tuple[float, ...]] | None = None, packs: bool = False
     ):
-        if dtype not in STORAGE:
-            raise ConfigurationError(f"Stored: dtype={dtype!r}: expected {' or '.join(STORAGE)}.")
+        require_one_of("Stored: dtype", dtype, STORAGE)
+        require_kind("Stored: scheme", scheme, Integrator, "an Integrator; write INTEGRATORS['rk4']")
         self.scheme, self.dtype, self.rest, self.packs = scheme, dtype, tuple(sorted((rest or {}).items())), packs
 
     @property

@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import PartitionSpec
 
-from simjax.arguments import taken_over
+from simjax.arguments import require_kind, taken_over
 from simjax.config import validate
 from simjax.config.experiments import combined
 from simjax.driver.start.mesh_choice import with_devices
@@ -26,6 +26,7 @@ from simjax.inverse.problem_instruments import Observation
 from simjax.inverse.problem_programs import CompiledProblem, compiled
 from simjax.inverse.unknowns_from_config import FIELD_SECTIONS, prior_of, transform_of
 from simjax.models.closure import Closure
+from simjax.notebook import line
 from simjax.parallel import place, shardings, whole
 from simjax.schema.config import Config
 from simjax.schema.inverse import InverseConfig, value_name
@@ -115,6 +116,9 @@ class InverseProblem:
         self._to_measure = any(instrument.measured is None for instrument in described)
         self.modules = Modules(config, modules or {}, true_modules or {})
         self._chosen_start = self._as_unknowns(start or {})
+
+    def __repr__(self) -> str:
+        return line("InverseProblem", rows_of(self.config))
 
     @property
     def instruments(self) -> list[Observation]:
@@ -371,6 +375,8 @@ def _posed(simulation: Any, section: Mapping[str, Any]) -> Config:
     """The configuration of the problem: a simulation's own, or with `section`; of several, as experiments of one."""
     several = isinstance(simulation, Sequence)
     configs = [getattr(one, "config", one) for one in (simulation if several else (simulation,))]
+    for one in configs:
+        require_kind("InverseProblem: simulation", one, Config, "a Simulation, or a list of them; write sj.load(NAME)")
     outputs = section.get("outputs", ())
     section = with_files({key: given for key, given in section.items() if key != "outputs"}, configs[0])
     if not (several or section or outputs):
@@ -402,3 +408,17 @@ def _plan(inverse: InverseConfig) -> Checkpoint:
             return Budget(count)
         case policy, _:
             return policy  # pyright: ignore[reportReturnType]
+
+
+def rows_of(config: Config) -> list[tuple[str, object]]:
+    """Names and values of the problem of a configuration, as a line of text tells them."""
+    if config.inverse is None:
+        return []
+    seen = [one.instrument.name for one in config.inverse.observations]
+    several = len(config.inverse.experiments)
+    return [
+        ("unknowns", ", ".join(unknown.path for unknown in config.inverse.unknowns)),
+        ("observations", ", ".join(dict.fromkeys(seen))),
+        ("experiments", several or None),
+        ("solver", config.inverse.solver.name),
+    ]

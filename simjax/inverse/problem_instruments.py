@@ -27,6 +27,7 @@ from simjax.inverse.measured import compare
 from simjax.inverse.methods.argument_checks import require_positive
 from simjax.inverse.methods.noise import GaussianNoise, HuberNoise, StudentNoise
 from simjax.inverse.methods.sensors import Sensors, read_sensors
+from simjax.notebook import line
 from simjax.schema.config_errors import closest
 from simjax.schema.instruments import InstrumentConfig
 from simjax.schema.inverse import ObservationConfig
@@ -74,6 +75,11 @@ class Observation:
     experiment: str = ""
     given: bool = False
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        shape = None if self.measured is None else self.measured.shape
+        rows = [("of", self.output.name), ("times", len(self.times)), ("shape", shape)]
+        return line(f"Observation {self.name}", rows)
 
     def remeasured(self, measured: Any, deviation: Any) -> Observation:
         """A copy with other values or another noise; None keeps the present one."""

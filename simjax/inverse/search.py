@@ -15,6 +15,7 @@ import jax
 import numpy as np
 import yaml
 
+from simjax.arguments import require_kind
 from simjax.config.folders import (
     clear_run_folder,
     new_run_folder,
@@ -36,7 +37,7 @@ from simjax.inverse.methods.gradient_check import GradientCheck, gradient_health
 from simjax.inverse.methods.gradient_descent import scattered
 from simjax.inverse.methods.least_squares import LeastSquares, norm
 from simjax.inverse.methods.solver import Iterate
-from simjax.inverse.problem import InverseProblem
+from simjax.inverse.problem import InverseProblem, rows_of
 from simjax.inverse.search_result import SearchResult
 from simjax.inverse.solver_from_config import solver_of
 from simjax.io.checkpoint import Checkpoints
@@ -44,7 +45,7 @@ from simjax.io.field_draws import FieldDraws
 from simjax.io.files import open_in_run
 from simjax.io.folder_copy import copied
 from simjax.io.lock import locked
-from simjax.notebook import in_notebook
+from simjax.notebook import in_notebook, line
 from simjax.parallel import whole
 from simjax.processes import processes
 from simjax.schema.config import Config
@@ -83,6 +84,8 @@ class Search:
     """
 
     def __init__(self, problem: InverseProblem | Simulation | Config):
+        expected = "an InverseProblem, or a Simulation with a section inverse"
+        require_kind("Search: problem", problem, (InverseProblem, Simulation, Config), expected)
         self.problem = problem.config if isinstance(problem, Simulation) else problem
         self.config = problem if isinstance(problem, Config) else problem.config
         if self.config.inverse is None:
@@ -91,6 +94,9 @@ class Search:
                 "{...}, 'observations': [...]} in sj.configure, or sj.InverseProblem(simulation, unknowns=..., "
                 "observations=...)."
             )
+
+    def __repr__(self) -> str:
+        return line("Search", rows_of(self.config))
 
     def run(
         self,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from simjax.arguments import require_one_of, require_path
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.io.read import open_output
@@ -64,6 +65,8 @@ def far_field(
     """
     import xarray as xr
 
+    require_path("far_field: folder", folder)
+    require_one_of("far_field: scattered", scattered, (False, True))
     kind = SCATTERED if scattered else FOURIER
     with open_output(Path(folder), name) as opened:
         dataset = opened.isel(time=-1).load()

@@ -11,6 +11,7 @@ import h5py
 import numpy as np
 import xarray
 
+from simjax.arguments import require_path
 from simjax.errors import InputOutputError
 from simjax.io.checkpoint import list_checkpoints, verify_checkpoint
 from simjax.io.containment import require_contained
@@ -19,6 +20,7 @@ from simjax.io.frame_output import DIAGNOSTICS_NAME
 from simjax.io.grid_output import EVENTS_FOLDER, FIELDS_NAME
 from simjax.io.h5md import TRAJECTORY
 from simjax.io.instrument_files import FOLDER, SAMPLES_NAME
+from simjax.io.inverse_output import INVERSION_NAME
 from simjax.io.particle_output import ENSEMBLE_NAME, MASTER_NAME
 from simjax.io.segments import chunks_of, read_master, segment_problem, unreadable
 from simjax.io.staggering import RunAccessor as RunAccessor  # registers `dataset.simjax`
@@ -56,6 +58,7 @@ def open_run(folder: Path) -> xarray.Dataset:
         >>> sj.open_run(folder).density.sizes["x"]
         32
     """
+    require_path("open_run: folder", folder)
     master = require_readable(Path(folder))
     if master.name == MASTER_NAME:
         return _open_h5md(master)
@@ -81,8 +84,8 @@ def open_output(folder: Path, name: str) -> xarray.Dataset:
         ('station', 'time')
     """
     there = _output_masters(usable_path(folder, "open_output"))
-    if name not in there:
-        close = closest(name, there)
+    if not isinstance(name, str) or name not in there:
+        close = closest(str(name), there)
         hint = f"did you mean '{close}'?" if close else f"it has {', '.join(there) or 'none'}."
         raise InputOutputError(f"{folder}: no output named {name!r}; {hint}")
     master = there[name]
@@ -201,6 +204,7 @@ def check_files(folder: Path) -> list[str]:
         >>> sj.check_files(folder)
         []
     """
+    require_path("check_files: folder", folder)
     folder = Path(folder)
     problems = _field_problems(_master_of(folder), thorough=True)
     for master in _output_masters(folder).values():
@@ -223,9 +227,22 @@ def check_files(folder: Path) -> list[str]:
     return list(dict.fromkeys(problems))
 
 
+def _what_else(folder: Path) -> str:
+    """A sentence on a folder that holds no run: whether it has a search, or runs below it."""
+    found = f"{folder} holds no run"
+    if (folder / INVERSION_NAME).is_file():
+        pictures = ", ".join(sorted(path.name for path in folder.glob("*.png")))
+        beside = f", beside {pictures} and report.html" if pictures else ""
+        return f"{found} but a search; write xarray.open_dataset({str(folder / INVERSION_NAME)!r}){beside}"
+    runs = sorted(path.parent for name in (FIELDS_NAME, MASTER_NAME) for path in folder.glob(f"*/{name}"))
+    if runs:
+        return f"{found} itself, but has {len(runs)} below it; write for instance {str(runs[-1])!r}"
+    return f"{found}; expected a folder with {FIELDS_NAME} or {MASTER_NAME}"
+
+
 def _field_problems(master: Path, *, thorough: bool = False) -> list[str]:
     if not master.is_file():
-        return [f"{master.parent} holds no run; expected a folder with {FIELDS_NAME} or {MASTER_NAME}"]
+        return [_what_else(master.parent)]
     try:
         with h5py.File(master, "r") as file:
             if "simjax_segments" not in file.attrs:

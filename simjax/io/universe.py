@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +17,12 @@ from simjax.schema.locate import usable_path
 
 if TYPE_CHECKING:
     from MDAnalysis import Universe
+    from MDAnalysis.coordinates.timestep import Timestep
+
+IMAGE = "image"
 
 
-def open_universe(run: str | Path | Any, member: int | None = None) -> Universe:
+def open_universe(run: str | Path | Any, member: int | None = None, *, unwrapped: bool = False) -> Universe:
     """The particles of a run as an MDAnalysis Universe: trajectory, time between frames, species, masses, charges.
 
     Lengths, times and masses are in the run's own units, of which MDAnalysis converts none: where it says Angstrom and
@@ -27,6 +31,8 @@ def open_universe(run: str | Path | Any, member: int | None = None) -> Universe:
     Args:
         run: the folder of a run, or what `Simulation.run` returned.
         member: of an ensemble, which one.
+        unwrapped: whether particles go on where they leave a periodic box, as diffusion and the sizes of molecules need
+            them; else they come in again at its other side.
 
     Raises:
         ConfigurationError: an ensemble without a member, or a member that it does not have.
@@ -49,6 +55,8 @@ def open_universe(run: str | Path | Any, member: int | None = None) -> Universe:
         times = np.asarray(file[f"{TRAJECTORY}/time"])
         found = {name: np.asarray(file[f"{TRAJECTORY}/{name}"]) for name in ("species", "mass")}
         names = str(file[f"{TRAJECTORY}/species"].attrs.get("flag_meanings", "")).split()
+        if unwrapped and f"{TRAJECTORY}/{IMAGE}" not in file:
+            raise InputOutputError(f"{path} has no image, how often particles went round; write it in output.fields.")
         if f"{TRAJECTORY}/charge" in file:
             found["charge"] = np.asarray(file[f"{TRAJECTORY}/charge"])
     dt = float(times[1] - times[0]) if len(times) > 1 else 1.0
@@ -60,7 +68,18 @@ def open_universe(run: str | Path | Any, member: int | None = None) -> Universe:
     if "charge" in found:
         universe.add_TopologyAttr("charges", found["charge"])
     universe.load_new(str(path), format="H5MD", convert_units=False, dt=dt)
+    if unwrapped:
+        universe.trajectory.add_transformations(functools.partial(_unwrap, path))
     return universe
+
+
+def _unwrap(path: Path, frame: Timestep) -> Timestep:
+    """A frame of MDAnalysis with particles as many boxes away as they went round."""
+    with open_hdf5(path) as file:
+        image = np.asarray(file[f"{TRAJECTORY}/{IMAGE}/value"][frame.frame], np.float64)  # pyright: ignore[reportIndexIssue]
+    moved = image * frame.dimensions[:3]
+    frame.positions = frame.positions.astype(np.float64) + moved[: len(frame.positions)]
+    return frame
 
 
 def _trajectory(folder: Path, member: int | None) -> Path:

@@ -11,10 +11,12 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
+from simjax.arguments import require_kind
 from simjax.errors import ConfigurationError
 from simjax.learning.loss import Batch, BatchLoss
 from simjax.learning.low_rank import LowRank
 from simjax.learning.paths import matching, without
+from simjax.notebook import all_in_a_line, line
 from simjax.parallel import place
 
 
@@ -25,6 +27,8 @@ class TrainingState(eqx.Module):
     optimizer: Any
     updates: Array
 
+    __repr__ = all_in_a_line
+
 
 class Update(eqx.Module):
     """The mean error of a batch before an update, the norm of its gradient, and if all weights are finite after it."""
@@ -32,6 +36,8 @@ class Update(eqx.Module):
     loss: Array
     gradient_norm: Array
     finite: Array
+
+    __repr__ = all_in_a_line
 
 
 class Learner:
@@ -61,6 +67,8 @@ class Learner:
     def __init__(
         self, module: Any, optimizer: optax.GradientTransformation, *, frozen: Sequence[str] = (), seed: int = 0
     ):
+        expected = "a chain of Optax, such as optax.adam(1e-3)"
+        require_kind("Learner: optimizer", optimizer, optax.GradientTransformation, expected)
         kept = matching(module, frozen, "frozen") | (module.frozen if isinstance(module, LowRank) else set())
         self._first, rest = eqx.partition(module, without(module, kept))
         if not jax.tree.leaves(self._first):
@@ -68,6 +76,11 @@ class Learner:
         self._known, self._static = eqx.partition(rest, eqx.is_array)
         self._optimizer, self._seed = optax.with_extra_args_support(optimizer), seed
         self._programs: dict[tuple[str, int], tuple[Any, BatchLoss]] = {}
+
+    def __repr__(self) -> str:
+        kept, trained = ([leaf.size for leaf in jax.tree.leaves(part)] for part in (self._known, self._first))
+        rows = [("trained", f"{sum(trained)} numbers in {len(trained)} arrays"), ("others", sum(kept) or None)]
+        return line("Learner", rows)
 
     def begin(self) -> TrainingState:
         """Training state before the first update."""

@@ -10,6 +10,7 @@ import equinox as eqx
 import jax
 from jax.tree_util import keystr
 
+from simjax.arguments import shown
 from simjax.errors import ConfigurationError
 
 
@@ -28,6 +29,8 @@ def matching(module: Any, patterns: Sequence[str], argument: str) -> set[str]:
 
     Raises ConfigurationError for a pattern that fits none.
     """
+    if not isinstance(patterns, (str, tuple, list)) or not all(isinstance(one, str) for one in patterns):
+        raise ConfigurationError(f"{argument}={shown(patterns)}: expected a list of paths, such as ['weights.*'].")
     known = array_paths(module)
     found = set()
     for pattern in [patterns] if isinstance(patterns, str) else patterns:

@@ -13,6 +13,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import PartitionSpec
 
+from simjax.arguments import require_kind
 from simjax.core.domain import Domain
 from simjax.driver.differentiable_run import DifferentiableRun
 from simjax.driver.simulation import Simulation
@@ -21,6 +22,7 @@ from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.learning.loss import Batch
 from simjax.models.closure import Closure, in_precision
+from simjax.notebook import line
 from simjax.parallel import ENSEMBLE, distribute, place, shardings
 from simjax.schema.config import Config
 from simjax.status import spoiled
@@ -95,6 +97,8 @@ class RolloutLoss:
         error: Callable[[States, States, Domain], Array] = relative_error,
         checkpoint: Checkpoint = "auto",
     ):
+        expected = "a Simulation; write sj.load(NAME)"
+        require_kind("RolloutLoss: simulation", getattr(simulation, "config", simulation), Config, expected)
         config = simulation if isinstance(simulation, Config) else simulation.config
         self.unroll, self.pushforward, self.noise, self.error = unroll, pushforward, noise, error
         self._check()
@@ -116,6 +120,10 @@ class RolloutLoss:
         )
         self._variables = {name: self._variables_of(name) for name in names}
         self._values, self._fields = self._run.start_values(), self._run.start_fields()
+
+    def __repr__(self) -> str:
+        rows = [("fields", ", ".join(self._variables)), ("unroll", self.unroll), ("pushforward", self.pushforward)]
+        return line("RolloutLoss", [*rows, ("noise", self.noise or None)])
 
     def _check(self) -> None:
         for name, value, least in (("unroll", self.unroll, 1), ("pushforward", self.pushforward, 0)):

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from simjax.arguments import require_kind, require_path, shown
 from simjax.driver.loop.progress import IterationProgress
 from simjax.driver.start.environment import StopSignals
 from simjax.errors import ConfigurationError, NumericalError, stop_error
@@ -103,15 +104,26 @@ def train(
         raise ConfigurationError(
             f"train: expected one process, got {group.count}; one process trains on all devices of its machine."
         )
+    require_kind("train: learner", learner, Learner, "a Learner; write Learner(module, optimizer)")
+    if not isinstance(stages, (tuple, list)) or not all(isinstance(stage, Stage) for stage in stages):
+        raise ConfigurationError(f"stages={shown(stages)}: expected a list of stages; write [Stage(updates, loss)].")
+    if not hasattr(data, "__next__"):
+        raise ConfigurationError(
+            f"data={shown(data)}: expected an iterator of batches; write sj.batches(windows, size), or iter(...)."
+        )
+    if validation is not None and (not isinstance(validation, (tuple, list)) or len(validation) != 2):
+        raise ConfigurationError(f"validation={shown(validation)}: expected a loss and batches, (loss, batches).")
+    if folder is not None:
+        require_path("train: folder", folder)
     if not isinstance(every, int) or every < 1:
         raise ConfigurationError(f"every={every!r}: expected a whole number of updates, 1 or more.")
     if not stages:
         raise ConfigurationError("stages: expected one or more; write [simjax.Stage(updates, loss)].")
-    shown = in_notebook() if progress is None else progress
+    displayed = in_notebook() if progress is None else progress
     checked = None if validation is None else (validation[0], [*validation[1]])
     with StopSignals(lethal=False) as signals:
         if folder is None:
-            return _Training(learner, stages, data, None, every, checked, shown, signals).carry_out()
+            return _Training(learner, stages, data, None, every, checked, displayed, signals).carry_out()
         folder = Path(folder).expanduser()
         if not hasattr(data, "get_state"):
             raise ConfigurationError(
@@ -120,7 +132,7 @@ def train(
             )
         require_replaceable(folder, TRAINING, f"folder={str(folder)!r}")
         with locked(folder, group):
-            return _Training(learner, stages, data, folder, every, checked, shown, signals).carry_out()
+            return _Training(learner, stages, data, folder, every, checked, displayed, signals).carry_out()
 
 
 class _Training:
@@ -134,7 +146,7 @@ class _Training:
         folder: Path | None,
         every: int,
         validation: tuple[BatchLoss, list[Batch]] | None,
-        shown: bool,
+        displayed: bool,
         signals: StopSignals,
     ):
         self.learner, self.stages, self.data, self.folder, self.every = learner, stages, data, folder, every
@@ -143,7 +155,7 @@ class _Training:
         self.history: list[TrainingLine] = []
         self.since: list[list[float]] = []  # errors and gradients since the last line of the history
         self.checkpoints = None if folder is None else Checkpoints(folder / CHECKPOINTS_FOLDER)
-        self.display = IterationProgress("Training", self.total, noun="update") if shown else None
+        self.display = IterationProgress("Training", self.total, noun="update") if displayed else None
 
     def carry_out(self) -> Training:
         state = self._begun()

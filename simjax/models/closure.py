@@ -8,12 +8,14 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from simjax.arguments import require_count, require_one_of, shown
 from simjax.core.boundary import Extrapolated, FieldLayout
 from simjax.core.domain import Domain
 from simjax.core.model import ExplicitModel, GridModel, SemiImplicitModel, SemilinearModel
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.jaxpr.varying import match_varying
+from simjax.notebook import all_in_a_line
 from simjax.ops import staggered
 
 
@@ -43,6 +45,8 @@ class Closure(eqx.Module):
     width: int = eqx.field(static=True, default=0)
     coordinates: tuple[str, ...] = eqx.field(static=True, default=())
 
+    __repr__ = all_in_a_line
+
     def rate(self) -> Array | None:
         """The largest rate of what it adds, 1 / time, by which Courant-limited steps are shorter; None: not known."""
         return None
@@ -55,8 +59,8 @@ class Closure(eqx.Module):
                 )
         if not {*self.coordinates} <= {*AXES, "t"}:
             raise ConfigurationError(f"Closure.coordinates={self.coordinates!r}: expected some of x, y, z and t.")
-        if self.width < 0:
-            raise ConfigurationError(f"Closure.width={self.width}: expected a number of ghost cells, 0 or more.")
+        if not isinstance(self.width, int) or self.width < 0:
+            raise ConfigurationError(f"Closure.width={shown(self.width)}: expected a number of ghost cells, 0 or more.")
 
 
 def in_precision(closure: Closure, dtype) -> Closure:
@@ -69,6 +73,8 @@ class Closed(eqx.Module):
 
     own: Any
     weights: Any
+
+    __repr__ = all_in_a_line
 
 
 def with_closure(model: GridModel, params, closure: Closure) -> tuple[GridModel, Closed]:
@@ -386,7 +392,17 @@ class LocalNetwork(eqx.Module):
     ndim: int = eqx.field(static=True)
     width: int = eqx.field(static=True)
 
+    __repr__ = all_in_a_line
+
     def __init__(self, fields: int, ndim: int, hidden: Sequence[int], *, width: int = 0, key):
+        require_count("LocalNetwork: fields", fields)
+        require_one_of("LocalNetwork: ndim", ndim, (1, 2, 3))
+        if not isinstance(hidden, (tuple, list)):
+            raise ConfigurationError(f"LocalNetwork: hidden={shown(hidden)}: expected a list of widths, such as [16].")
+        for size in hidden:
+            require_count("LocalNetwork: hidden", size)
+        if not isinstance(width, int) or width < 0:
+            raise ConfigurationError(f"LocalNetwork: width={shown(width)}: expected cells on each side, 0 or more.")
         self.ndim, self.width = ndim, width
         sizes = (fields * (2 * width + 1) ** ndim, *hidden, fields)
         keys = jax.random.split(key, len(hidden))

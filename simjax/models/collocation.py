@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from jax import Array
 
+from simjax.arguments import require_kind, shown
 from simjax.core.boundary import FieldLayout, center_layout
 from simjax.core.model import GridModel
 from simjax.errors import ConfigurationError
@@ -61,6 +62,7 @@ def velocity_on_faces(model: GridModel, velocity: Sequence[Array], t=0.0) -> tup
 
 def _layouts(model: GridModel, velocity: Sequence[Array]) -> tuple[FieldLayout, ...]:
     """Layouts of the velocity's components, each on the faces normal to its axis."""
+    require_kind("model", model, GridModel, "a model of fields, such as Incompressible")
     layouts, ndim = model.component_layouts().get("velocity", ()), model.domain.grid.ndim
     staggered = [tuple(FACE if axis == i else CENTER for axis in range(ndim)) for i in range(ndim)]
     if [layout.offset for layout in layouts] != staggered:
@@ -68,6 +70,9 @@ def _layouts(model: GridModel, velocity: Sequence[Array]) -> tuple[FieldLayout, 
             f"{type(model).__name__} has no velocity on the faces of its cells; expected a staggered model such as "
             "Incompressible."
         )
-    if len(velocity) != ndim:
-        raise ConfigurationError(f"expected a velocity of {ndim} components, one array per axis, got {len(velocity)}.")
+    cells = model.domain.block_shape
+    parts = velocity if isinstance(velocity, (tuple, list)) else [None]
+    if len(parts) != ndim or any(getattr(part, "shape", None) != cells for part in parts):
+        got = [shown(part) for part in parts] if parts is velocity else shown(velocity)
+        raise ConfigurationError(f"velocity={got}: expected {ndim} components of shape {cells}, one per axis.")
     return layouts

@@ -42,6 +42,7 @@ PARTICLES = {
 
 CHECKS_OF_PARTICLES = {
     "energy": SmallDrift(share_of="kinetic_energy"),
+    "conserved_energy": SmallDrift(share_of="kinetic_energy"),
     "momentum": PairMomentum(kinetic_energy="kinetic_energy", energy="energy"),
 }
 

@@ -3,7 +3,8 @@
 import jax.numpy as jnp
 
 from simjax.arguments import require_at_least
-from simjax.core.boundary import Boundary, Side, Value, evaluate, lines
+from simjax.core.boundary import Boundary, Side, lines
+from simjax.core.given_values import Value, evaluate, require_value
 from simjax.errors import ConfigurationError
 from simjax.grid import CENTER
 from simjax.schema.model_schema import FieldSchema
@@ -24,6 +25,8 @@ class Robin(Boundary):
     outside: Value = 0.0
 
     def __check_init__(self):
+        require_value("Robin.transfer", self.transfer)
+        require_value("Robin.outside", self.outside)
         if not callable(self.transfer):
             require_at_least("Robin", {"transfer": self.transfer})
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from simjax.arguments import require_kind, shown
 from simjax.core.boundary import FieldLayout, PeriodicSide, Side, SlipWall, face_layout
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
@@ -10,6 +11,11 @@ from simjax.schema.config_errors import raise_first
 from simjax.schema.side_declarations import declared_sides, sides_of, wrapping_refusals
 
 SCALAR_SIDES = ("scalar",)
+
+
+def require_domain(name: str, domain: Domain) -> None:
+    """Raises ConfigurationError for what is no Domain, given to the model `name`."""
+    require_kind(f"{name}: domain", domain, Domain, "a Domain; write Domain(Grid((16, 16)))")
 
 
 def check_sides(
@@ -30,9 +36,15 @@ def check_sides(
             that are declared for the model, with a velocity of one value per axis where there is one; or the grid is
             axisymmetric and the model takes none.
     """
+    require_domain(name, domain)
     if domain.grid.axisymmetric and not axisymmetric:
         raise ConfigurationError(f"{name} takes Cartesian grids only; leave axisymmetric out of its Grid.")
     ndim = domain.grid.ndim
+    if not isinstance(sides, Sequence) or isinstance(sides, str):
+        raise ConfigurationError(
+            f"{name}: sides={shown(sides)}: expected a pair of sides for each axis; write [(lower, upper), ...], such "
+            "as [(PeriodicSide(), PeriodicSide())] for one axis."
+        )
     if len(sides) != ndim:
         raise ConfigurationError(
             f"{name}: expected {ndim} pair(s) of sides, one per axis of the grid, got {len(sides)}; write "
@@ -62,6 +74,11 @@ def _check_side(side: Side, where: str, ndim: int, groups: Sequence[str], name: 
             f"{where}: {name} takes sides of the kinds {kinds}, got {type(side).__name__}; write {instead}."
         )
     velocity = getattr(side, "velocity", None)
+    if not isinstance(velocity, (tuple, list, type(None))):
+        raise ConfigurationError(
+            f"{where}: {type(side).__name__}.velocity={shown(velocity)}: expected one value per axis; write "
+            f"velocity=({', '.join(['1.0'] + ['0.0'] * (ndim - 1))}{',' if ndim == 1 else ''})."
+        )
     if velocity is not None and len(velocity) != ndim:
         raise ConfigurationError(
             f"{where}: a velocity of {len(velocity)} value(s) where {ndim} were expected; write one per axis."

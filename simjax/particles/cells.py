@@ -14,14 +14,22 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from simjax.arguments import require_kind, shown
 from simjax.core.boundary import FieldLayout, Ghosts, Periodic, center_layout
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER, Grid
+from simjax.notebook import all_in_a_line
 
 EMPTY = -1
 GROUP = 8
 """Slots of a neighbouring cell that one turn of a loop over pairs looks at; a capacity is a multiple of it."""
+
+
+def require_cells(name: str, cells: Any) -> None:
+    """Raises ConfigurationError for what is no `Cells`, given to the class `name`."""
+    expected = "cells of particles; write Cells(domain, capacity=16, periodic=(True, True))"
+    require_kind(f"{name}: cells", cells, Cells, expected)
 
 
 class Cells(eqx.Module):
@@ -44,7 +52,10 @@ class Cells(eqx.Module):
     capacity: int = eqx.field(static=True)
     periodic: tuple[bool, ...] = eqx.field(static=True)
 
+    __repr__ = all_in_a_line
+
     def __check_init__(self):
+        require_kind("Cells.domain", self.domain, Domain, "a Domain; write Domain(Grid((4, 4)))")
         if isinstance(self.capacity, bool) or not isinstance(self.capacity, int | np.integer) or self.capacity < 1:
             raise ConfigurationError(f"Cells.capacity={self.capacity!r}: expected a positive multiple of {GROUP}.")
         if self.capacity % GROUP:
@@ -52,9 +63,9 @@ class Cells(eqx.Module):
                 f"Cells.capacity={self.capacity}: expected a multiple of {GROUP}, the slots that a loop over pairs "
                 f"looks at together; write {GROUP * math.ceil(self.capacity / GROUP)}."
             )
-        if len(self.periodic) != self.ndim:
+        if not isinstance(self.periodic, tuple) or len(self.periodic) != self.ndim:
             raise ConfigurationError(
-                f"Cells.periodic={self.periodic}: expected {self.ndim} value(s), one per axis of the grid of cells."
+                f"Cells.periodic={shown(self.periodic)}: expected {self.ndim} value(s), one per axis of cells."
             )
 
     @property

@@ -16,13 +16,15 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.custom_derivatives import SymbolicZero
 
+from simjax.arguments import require_one_of
 from simjax.core.boundary import Periodic, center_layout
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, CENTER, Grid
 from simjax.jaxpr.linear_map import linear_map
 from simjax.jaxpr.platform import one_pass
-from simjax.particles.cells import Cells
+from simjax.notebook import all_in_a_line
+from simjax.particles.cells import Cells, require_cells
 from simjax.particles.mesh_nodes import Nodes
 from simjax.particles.mesh_sums import products, summed_over_nodes
 
@@ -76,6 +78,8 @@ class ParticleMesh(eqx.Module):
     offset: tuple[float, ...] = eqx.field(static=True)
     stray: float = eqx.field(static=True)
 
+    __repr__ = all_in_a_line
+
     def __init__(
         self,
         cells: Cells,
@@ -84,8 +88,8 @@ class ParticleMesh(eqx.Module):
         offset: Sequence[float] = (),
         stray: float = 0.5,
     ):
-        if shape not in SHAPES:
-            raise ConfigurationError(f"ParticleMesh: shape={shape} is unknown; write {', '.join(SHAPES)}.")
+        require_cells("ParticleMesh", cells)
+        require_one_of("ParticleMesh: shape", shape, SHAPES)
         grid = cells.domain.grid
         mesh_cells = tuple(finer) if isinstance(finer, Sequence) else tuple(n * finer for n in grid.shape)
         coarse = len(mesh_cells) != grid.ndim or any(n < k for n, k in zip(mesh_cells, grid.shape, strict=True))

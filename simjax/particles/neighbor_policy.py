@@ -6,9 +6,10 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
-from simjax.arguments import require_at_least
+from simjax.arguments import require_at_least, require_kind
 from simjax.notebook import all_in_a_line
 from simjax.particles.cells import Cells
 from simjax.particles.migration import rebin, strayed
@@ -58,6 +59,8 @@ class NeighborPolicy(eqx.Module):
 
     def __check_init__(self):
         numbers = {name: getattr(self, name) for name in ("cutoff", "skin", "max_neighbors", "max_particles")}
+        for name, number in numbers.items():
+            require_kind(f"NeighborPolicy.{name}", number, (int, float, np.number), "a number of at least 0, such as 2")
         require_at_least("NeighborPolicy", numbers)
 
     @property

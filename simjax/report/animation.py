@@ -43,7 +43,7 @@ def write_animation(
 ) -> Path | None:
     """Animate the main scalar of a run; return `path`, or None when there is no frame to show.
 
-    `path` ends in .webp, or in .mp4 where ffmpeg is there (ConfigurationError otherwise). The colour scale is
+    `path` ends in .webp, in .gif, or in .mp4 where ffmpeg is there (ConfigurationError otherwise). The colour scale is
     fixed over the whole run, at most 150 evenly spaced frames are shown, and a WebP file is encoded more
     coarsely until it stays below `size_limit` bytes. A line in 1-D, the plane in 2-D, the mid-plane across z
     in 3-D, up to four members of an ensemble side by side. Particles as spheres or discs.
@@ -57,6 +57,12 @@ def write_animation(
         return None
     if path.suffix == ".mp4":
         _write_mp4(stage.draw, len(frames), path)
+        return path
+    if path.suffix == ".gif":
+        first, *rest = (stage.draw(i) for i in range(len(frames)))
+        with replaced(path) as temporary:
+            durations = frame_durations(len(frames))
+            first.save(temporary, "GIF", save_all=True, append_images=rest, duration=durations, loop=0)
         return path
     encoded = encode_webp(stage.draw, len(frames), size_limit)
     with replaced(path) as temporary:

@@ -162,7 +162,7 @@ class LineStage(Stage):
         self.corner = (_LEFT, _TOP)
         self.position = scalar.coordinate(scalar.axes[0])
         self.profiles = np.stack([[scalar.values(i, member) for member in self.members] for i in frames])
-        low, high = curves.value_range(self.profiles)
+        low, high = scalar.limits or curves.value_range(self.profiles)
         # The legend of members stands above the curves.
         room = _LEGEND_LINE * len(self.members) * (high - low) if len(self.members) > 1 else 0.0
         self.limits = (low, high + room)

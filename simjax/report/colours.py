@@ -57,9 +57,15 @@ def colour_scale(scalar: Scalar, samples: Sequence[np.ndarray]) -> ColourScale:
     map; a magnitude, and what comes near zero, a scale from zero on. Where the largest values exceed the 99.8th
     percentile by half, or are those of singular edges, they are cut off and the colour bar says so by its pointed ends.
     """
-    samples = [interior(scalar, sample) for sample in samples]
+    if scalar.limits is None:
+        samples = [interior(scalar, sample) for sample in samples]
     values = _finite_sample(samples)
     lowest, highest = (float(values.min()), float(values.max())) if values.size else (0.0, 0.0)
+    if scalar.limits is not None:
+        lower, upper = scalar.limits
+        usual = "balance" if lower < 0 < upper else "amp" if scalar.magnitude else "thermal"
+        palette = "balance" if scalar.palette == DIVERGING else scalar.palette or usual
+        return ColourScale(palette, lower, upper, (lowest < lower, highest > upper))
     declared = "" if scalar.palette == DIVERGING else scalar.palette
     by_sign = scalar.palette == DIVERGING and lowest < 0
     if by_sign or not declared and min(-lowest, highest) > 0.2 * max(-lowest, highest):

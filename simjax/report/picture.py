@@ -12,10 +12,14 @@ from simjax.errors import ConfigurationError
 from simjax.io.files import replaced
 from simjax.schema.locate import usable_path
 
+_KINDS = {"svg": "image/svg+xml", "pdf": "application/pdf", "mp4": "video/mp4"}
+
 
 @dataclass(frozen=True)
 class Picture:
-    """An image: its bytes and their format, `png` or `webp`. A notebook shows it; `save` writes it to a file.
+    """An image or a film: its bytes and their format. A notebook shows it; `save` writes it to a file.
+
+    format: png, pdf or svg; of what moves webp, gif or mp4.
 
     Examples:
         >>> run = sj.load("sod", ["grid.shape=[32]", "output.report=false", "output.animation=false"]).run()
@@ -51,5 +55,10 @@ class Picture:
         return path
 
     def _repr_html_(self) -> str:
-        content = base64.b64encode(self.content).decode()
-        return f'<img style="max-width:100%" alt="picture of a run" src="data:image/{self.format};base64,{content}">'
+        kind = _KINDS.get(self.format, f"image/{self.format}")
+        source = f"data:{kind};base64,{base64.b64encode(self.content).decode()}"
+        if self.format == "pdf":
+            return f'<embed type="{kind}" width="100%" height="600" src="{source}">'
+        if self.format == "mp4":
+            return f'<video controls loop style="max-width:100%" src="{source}"></video>'
+        return f'<img style="max-width:100%" alt="picture of a run" src="{source}">'

@@ -21,8 +21,21 @@ if TYPE_CHECKING:
 
 _FACE, _CENTERED = "_face", "_centered"
 _MOST_EVENED = 1024  # cells of one size that stand for a stretched axis, more only if it has more itself
-_COMMON, _LAST = 1, 3  # ranks of what declares none, and of lone components of vectors
+_FIRST, _COMMON, _LAST = -1, 1, 3  # ranks of what a user wants, of what declares none, of lone components of vectors
 BLANK = 1e-3  # of the largest variation among frames: a frame with less shows nothing
+
+
+DRAWN = "simjax_drawn"
+"""Attribute of a dataset in memory with what a user wants drawn: a `Drawn`."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """What a user wants drawn of a run: a scalar by name, and the ends and the palette of its scale, where given."""
+
+    name: str
+    limits: tuple[float, float] | None = None
+    palette: str = ""
 
 
 @dataclass(frozen=True)
@@ -42,11 +55,25 @@ class Scalar:
     @property
     def palette(self) -> str:
         """The palette that the model declares, of a vector for its magnitude; "" where it declares none."""
+        if self._drawn and self._drawn.palette:
+            return self._drawn.palette
         return "" if self._lone_component else str(self._declared(PALETTE, ""))
+
+    @property
+    def limits(self) -> tuple[float, float] | None:
+        """The ends of its scale that a user gave."""
+        return self._drawn.limits if self._drawn else None
+
+    @property
+    def _drawn(self) -> Drawn | None:
+        drawn = self.dataset.attrs.get(DRAWN)
+        return drawn if isinstance(drawn, Drawn) and drawn.name == self.name else None
 
     @property
     def rank(self) -> int:
         """The place among scalars, the lowest drawn first: as the model declares it, lone components among the last."""
+        if self._drawn:
+            return _FIRST
         rank = int(self._declared(RANK, _COMMON))
         return max(rank, _LAST) if self._lone_component else rank
 
@@ -220,7 +247,17 @@ def scalars(dataset: xr.Dataset) -> list[Scalar]:
             continue
         units = units_of(dataset, components[0])
         magnitudes.append(Scalar(dataset, name, tuple(components), title_case(name), units))
-    return sorted(plain + magnitudes, key=lambda scalar: scalar.rank)
+    found, drawn = plain + magnitudes, dataset.attrs.get(DRAWN)
+    if isinstance(drawn, Drawn) and drawn.name not in [scalar.name for scalar in found]:
+        found.append(_scalar(dataset, drawn.name))
+    return sorted(found, key=lambda scalar: scalar.rank)
+
+
+def drawable_names(dataset: xr.Dataset) -> list[str]:
+    """Names that can be drawn, the most telling first: scalars, then components of vectors."""
+    names = [scalar.name for scalar in scalars(dataset)]
+    parts = [part for scalar in scalars(dataset) for part in scalar.components]
+    return list(dict.fromkeys([*names, *parts]))
 
 
 def is_statistic(variable: xr.DataArray) -> bool:

@@ -200,6 +200,8 @@ class LineRow:
                 exact = gaps(self.exact(float(instants[frame])))
                 axes.plot(position, exact, color=INK, linewidth=0.9, linestyle=(0, (4, 3)))
         legend_above(axes, 3)
+        if self.scalar.limits is not None:
+            axes.set_ylim(*self.scalar.limits)
         self._finish(axes)
 
     def _finish(self, axes: Axes) -> None:

@@ -81,6 +81,8 @@ def usable_path(path: str | Path, door: str) -> Path:
 
     door: how the user named it, such as "--folder".
     """
+    if not isinstance(path, (str, os.PathLike)):
+        raise ConfigurationError(f"{door}={path!r}: expected a folder's path, such as result.folder.")
     if problem := path_problem(path):
         shown = repr(str(path))
         raise ConfigurationError(f"{door}: expected {problem}: {shown if len(shown) < 80 else f'{shown[:60]}...'}")

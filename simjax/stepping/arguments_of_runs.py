@@ -1,20 +1,42 @@
 """Parameters and states that are not those of the model to which they are given, refused in sentences."""
 
-from collections.abc import Callable, Iterator
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from simjax.arguments import require_kind
+from simjax.arguments import require_count, require_kind, shown
+from simjax.core.given_values import require_arguments
 from simjax.core.model import GridModel, Model
 from simjax.errors import ConfigurationError, SimjaxError
-from simjax.stepping.clock import Schedule
+from simjax.stepping.clock import Clock, Schedule
 
 
-def require_own(model: Model, *, params: Any, state: Any) -> None:
-    """Raises ConfigurationError for parameters or a state that are not of the model's own classes."""
+def require_kinds(
+    model: Model,
+    *,
+    params: Any,
+    state: Any,
+    schedule: Schedule,
+    clock: Clock | None,
+    observe: Callable | None = None,
+    **counts: int,
+) -> None:
+    """Raises ConfigurationError for arguments of another kind; a model may have classes of parameters and states.
+
+    counts: of frames or steps, by name.
+    """
+    require_kind("model", model, Model, "a model; write for instance AdvectionDiffusion(domain, sides)")
+    require_kind("schedule", schedule, Schedule, "a Schedule; write Schedule(interval, dt=dt)")
+    if clock is not None:
+        require_kind("clock", clock, Clock, "the Clock of a run; write clock=run.clock")
+    if observe is not None:
+        require_arguments("observe", observe, "observe(t, state, params)", 3)
+    for name, count in counts.items():
+        require_count(name, count)
     for name, value, attribute in (("params", params, "Params"), ("state", state, "State")):
         kind = getattr(model, attribute, None)
         if not isinstance(kind, type):
@@ -28,6 +50,7 @@ def require_recorded(record: Callable | None, model: Model, schedule: Schedule, 
     """Raises ConfigurationError where a run has no states after steps of a fixed length, which are to be recorded."""
     if record is None:
         return
+    require_arguments("record", record, "record(t, state)", 2)
     if gathered is not None:
         raise ConfigurationError(
             "record: expected no statistics beside it, whose sums are formed of every step; leave one out."
@@ -50,8 +73,8 @@ def require_recorded(record: Callable | None, model: Model, schedule: Schedule, 
 
 
 @contextmanager
-def shapes_told(model: Model, state: Any) -> Iterator[None]:
-    """Makes an error within a sentence, where arrays of the state have not the shape of the model's cells.
+def shapes_told(model: Model, params: Any, state: Any) -> Iterator[None]:
+    """Makes an error within a sentence, where the state has not the shape of the model's cells, or a parameter none.
 
     Raises ConfigurationError for the first such array. Only an error asks: states of some models have other arrays.
     """
@@ -59,8 +82,8 @@ def shapes_told(model: Model, state: Any) -> Iterator[None]:
         yield
     except SimjaxError:
         raise
-    except (TypeError, ValueError) as error:
-        misfit = _misfit(model, state)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        misfit = _misfit(model, state) or _wrong_parameter(model, params)
         if misfit is None:
             raise
         raise ConfigurationError(misfit) from error
@@ -76,4 +99,26 @@ def _misfit(model: Model, state: Any) -> str | None:
         if shape[len(shape) - len(cells) :] != cells:
             name = jax.tree_util.keystr(path, simple=True, separator=".")
             return f"state.{name} has the shape {shape}: expected {cells}, the cells of the grid."
+    return None
+
+
+def _wrong_parameter(model: Model, params: Any) -> str | None:
+    """A sentence on the first parameter that is no number, or an array that fits no field; None if there is none."""
+    if not isinstance(model, GridModel):
+        return None
+    cells, declared = model.domain.block_shape, getattr(type(model), "parameters", None)
+    if isinstance(params, dict) and isinstance(declared, Mapping):
+        missing = [name for name in declared if name not in params]
+        if missing:
+            return f"params: {missing[0]!r} is missing: expected {', '.join(map(repr, declared))}, got {[*params]}."
+    for field in dataclasses.fields(params) if dataclasses.is_dataclass(params) else ():
+        if getattr(params, field.name) is None and "None" not in str(field.type):
+            return f"params.{field.name}=None: expected a number."
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        name = jax.tree_util.keystr(path, simple=True, separator=".")
+        if not (isinstance(leaf, (int, float, complex)) or hasattr(leaf, "dtype")):
+            return f"params.{name}={shown(leaf)}: expected a number."
+        last = jnp.shape(leaf)[-len(cells) :]
+        if last not in ((), (len(cells),)) and any(n not in (1, m) for n, m in zip(last, cells, strict=False)):
+            return f"params.{name} has the shape {jnp.shape(leaf)}: expected a number, or {cells}, the cells."
     return None

@@ -10,6 +10,7 @@ import numpy as np
 from jax import Array, lax
 from jax.core import Tracer
 
+from simjax.arguments import require_count, shown
 from simjax.errors import ConfigurationError
 from simjax.notebook import all_in_a_line
 from simjax.status import OK
@@ -95,18 +96,22 @@ class Schedule(eqx.Module):
                 "interval, or with dt a number of steps in its place; write Schedule(interval, dt=dt) or "
                 "Schedule(steps=100, dt=dt)."
             )
-        if steps is not None and steps < 1:
-            raise ConfigurationError(f"Schedule.steps={steps}: expected at least 1.")
-        if dt is None and max_steps < 1:
+        if steps is not None:
+            require_count("Schedule.steps", steps)
+        if dt is None and max_steps == 0:
             name = "courant" if tolerance is None else "tolerance"
             raise ConfigurationError(f"Schedule.{name} needs max_steps, the most steps a frame may take.")
+        if dt is None:
+            require_count("Schedule.max_steps", max_steps)
         if absolute_tolerance is not None and tolerance is None:
             raise ConfigurationError(
                 f"Schedule.absolute_tolerance={absolute_tolerance} without a tolerance; write Schedule(interval, "
                 "tolerance=1e-6, absolute_tolerance=1e-9, max_steps=1000)."
             )
-        if not 0 <= step_shrink < 1:
-            raise ConfigurationError(f"Schedule.step_shrink={step_shrink}: expected a number from 0 to below 1.")
+        if not isinstance(step_shrink, (int, float, np.generic)) or not 0 <= step_shrink < 1:
+            raise ConfigurationError(f"Schedule.step_shrink={shown(step_shrink)}: expected a number from 0 to below 1.")
+        if not isinstance(start, (int, float)) and not hasattr(start, "dtype"):
+            raise ConfigurationError(f"Schedule.start={shown(start)}: expected a number.")
         self.start, self.max_steps, self.step_shrink = start, max_steps, float(step_shrink)
         self.courant = None if courant is None else _plain("courant", courant)
         self.tolerance = None if tolerance is None else _plain("tolerance", tolerance)
@@ -152,21 +157,23 @@ class Schedule(eqx.Module):
         return self.dt
 
 
-def _plain(name: str, value) -> float:
+def _plain(name: str, value: Any) -> float:
     """A Python number above zero."""
     if isinstance(value, Tracer):
         raise ConfigurationError(
             f"Schedule.{name} is traced: expected a plain number, as the number of steps has to be known when a "
             "program is compiled; write Schedule(steps=100, dt=dt) for a dt that is traced."
         )
-    if np.ndim(value) or not (math.isfinite(value) and value > 0):
-        raise ConfigurationError(f"Schedule.{name}={value}: expected a finite number above zero.")
+    real = (isinstance(value, (int, float)) or hasattr(value, "dtype")) and np.ndim(value) == 0
+    if not (real and math.isfinite(value) and value > 0):
+        given = value if real else shown(value)
+        raise ConfigurationError(f"Schedule.{name}={given}: expected a finite number above zero.")
     return float(value)
 
 
 def _step_length(dt) -> Number:
     """`dt` as it is, checked as far as its value is known."""
-    if isinstance(dt, int | float | np.generic):
+    if isinstance(dt, int | float | np.generic) or not hasattr(dt, "dtype"):
         return _plain("dt", dt)
     if jnp.ndim(dt) or not jnp.issubdtype(dt.dtype, jnp.floating):
         raise ConfigurationError(

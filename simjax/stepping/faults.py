@@ -6,6 +6,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
+from simjax.arguments import require_kind
 from simjax.errors import NumericalError
 from simjax.status import FRAME_UNFINISHED, OK, STEP_COLLAPSED, STEP_SHRUNK, TOLERANCE_MISSED, reasons
 from simjax.stepping.clock import Clock, Schedule, elapsed_of
@@ -28,6 +29,7 @@ def status_of(clock: Clock, schedule: Schedule | None = None) -> str:
         >>> sj.status_of(sj.Clock.zero(jnp.float64))
         'no fault'
     """
+    require_kind("status_of: clock", clock, Clock, "the Clock of a run; write run.clock")
     statuses = np.atleast_1d(np.asarray(clock.status)).ravel()
     faulty = np.flatnonzero(statuses != OK)
     if not faulty.size:
@@ -69,6 +71,7 @@ def raise_on_fault(clock: Clock, schedule: Schedule | None = None) -> None:
     Examples:
         >>> sj.raise_on_fault(sj.Clock.zero(jnp.float64))  # nothing went wrong, so nothing happens
     """
+    require_kind("raise_on_fault: clock", clock, Clock, "the Clock of a run; write run.clock")
     if np.any(np.asarray(clock.status) != OK):
         raise NumericalError(
             f"The run stopped early: {status_of(clock, schedule)}. {_remedy(clock, schedule)}; on_fault='keep' returns "

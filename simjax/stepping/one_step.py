@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from simjax.arguments import require_kind
+from simjax.arguments import require_kind, shown
 from simjax.core.model import Model, SelfSteppingModel
 from simjax.errors import ConfigurationError
 from simjax.integrators.integrator import Integrator
@@ -23,8 +23,23 @@ from simjax.stepping.temporal_blocking import step_of
 
 
 def real_dtype(state) -> jnp.dtype:
-    """The floating-point type of a state's real and complex leaves."""
-    inexact = [leaf.dtype for leaf in jax.tree.leaves(state) if jnp.issubdtype(leaf.dtype, jnp.inexact)]
+    """The floating-point type of a state's real and complex leaves.
+
+    Raises ConfigurationError for numbers that are no arrays, and where none is real or complex.
+    """
+    leaves = jax.tree.leaves(state)
+    for leaf in leaves:
+        if not hasattr(leaf, "dtype"):
+            raise ConfigurationError(
+                f"state holds {shown(leaf)} of the kind {type(leaf).__name__}: expected arrays of numbers; write "
+                "jnp.asarray(...) around each field."
+            )
+    inexact = [leaf.dtype for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.inexact)]
+    if not inexact:
+        kinds = ", ".join(sorted({str(leaf.dtype) for leaf in leaves})) or "no arrays"
+        raise ConfigurationError(
+            f"state has arrays of {kinds} alone: expected real or complex numbers; write jnp.asarray(..., float)."
+        )
     return jnp.finfo(jnp.result_type(*inexact)).dtype
 
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from simjax.arguments import as_of_jax
+from simjax.arguments import as_of_jax, require_one_of
 from simjax.core.model import GridModel, Model, SelfSteppingModel
 from simjax.errors import ConfigurationError
 from simjax.integrators.integrator import Integrator
@@ -21,7 +21,7 @@ from simjax.status import (
     OK,
     spoiled,
 )
-from simjax.stepping.arguments_of_runs import require_own, require_recorded, shapes_told
+from simjax.stepping.arguments_of_runs import require_kinds, require_recorded, shapes_told
 from simjax.stepping.checkpointing.binomial_scan import binomial_scan, stored_type
 from simjax.stepping.checkpointing.host_memory import device_memory, members_of, require_host_memory
 from simjax.stepping.checkpointing.loops import repeat
@@ -118,6 +118,7 @@ def advance(
         >>> int(clock.step), sj.status_of(clock, schedule)
         (4, 'no fault')
     """
+    require_kinds(model, params=params, state=state, schedule=schedule, clock=clock, steps=steps)
     params = vary_like(params, state)
     begin = state, clock
     if isinstance(model, SelfSteppingModel):
@@ -319,9 +320,8 @@ def simulate(
         >>> end.observed.shape
         (3,)
     """
-    if on_fault not in ("raise", "nan", "keep"):
-        raise ConfigurationError(f"simulate: on_fault={on_fault!r}: expected 'raise', 'nan' or 'keep'.")
-    require_own(model, params=params, state=state)
+    require_one_of("simulate: on_fault", on_fault, ("raise", "nan", "keep"))
+    require_kinds(model, params=params, state=state, schedule=schedule, clock=clock, frames=frames, observe=observe)
     params, state = jax.tree.map(as_of_jax, (params, state))
     if not isinstance(model, SelfSteppingModel):
         required(model, integrator)
@@ -343,7 +343,7 @@ def simulate(
         observed = None if observe is None else observe(time_of(clock, schedule), state, given)
         return observed if on_fault == "keep" else spoiled(observed, clock.status)
 
-    with shapes_told(model, state):
+    with shapes_told(model, params, state):
         carry, seen = _all_frames(model, integrator, params, begin, schedule, frames, chosen, look, gathered, record)
     (state, end, *sums), (observed, recorded) = carry, seen
     if record is not None:

@@ -73,6 +73,7 @@ def test_a_right_gradient_passes_every_check():
     certificate = certify(objective())
     assert names(certificate, True) == TAYLOR | MODES | DIFFERENCES | COSINE | MESHES | PLANS
     assert certificate.passed and certificate.verdict == "PASSED: all 9 checks"
+    assert repr(certificate) == "Certificate: PASSED: all 9 checks"
 
 
 @pytest.mark.parametrize(

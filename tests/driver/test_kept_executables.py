@@ -272,6 +272,12 @@ def test_code_of_a_user_is_never_taken_from_an_earlier_process(programs):
     class Decay(sj.CenteredModel):
         fields, parameters = ("u",), {"rate": 1.0}
 
+        def rhs(self, t, state, params):
+            return {"u": -params["rate"] * state["u"]}
+
+        def stable_dt(self, state, params):
+            return 1 / params["rate"]
+
     @sj.instrument("counted")
     class Counted(Histogram):
         pass

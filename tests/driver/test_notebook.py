@@ -48,6 +48,16 @@ def test_a_result_draws_itself(run, tmp_path):
     assert picture.save(tmp_path / "run.png").read_bytes() == picture.content
     with pytest.raises(sj.ConfigurationError, match=r"write 'run\.png'"):
         picture.save(tmp_path / "run.jpg")
+    form = result.plot("velocity_x", limits=(-1, 1), palette="haline", format="svg")
+    assert b"<svg" in form.content and "data:image/svg+xml;base64," in form._repr_html_()
+    for said, call in (
+        ("plot: variable='vort': expected one of 'vorticity'", lambda: result.plot("vort")),
+        ("plot: limits=3: expected two rising numbers", lambda: result.plot(limits=3)),
+        ("plot: palette='hot': expected one of 'diverging'", lambda: result.plot(palette="hot")),
+        ("animate: format='png': expected one of 'webp', 'gif', 'mp4'", lambda: result.animate(format="png")),
+    ):
+        with pytest.raises(sj.ConfigurationError, match=re.escape(said)):
+            call()
     animation = result.animate()
     assert animation.content[8:12] == b"WEBP"
     assert "velocity_x" in result._repr_html_() and "16 × 16 cells, 3 frames" in result._repr_html_()

@@ -14,6 +14,7 @@ from PIL import Image
 from simjax.errors import InputOutputError
 from simjax.grid import CENTER, FACE, Grid
 from simjax.io.inverse_output import FieldResult, InstrumentResult, InversionResult, NumberResult, write_inversion
+from simjax.io.read import open_run
 from simjax.report.inverse_figures import _residual_rows, write_pictures
 from simjax.report.inverse_report import write_inversion_report
 from simjax.report.inverse_rows import ProfileRow
@@ -164,6 +165,8 @@ def test_the_file_holds_what_was_found(tmp_path, ndim, engine):
 def test_a_run_can_begin_with_the_estimate(tmp_path, ndim):
     result = found(ndim, known=False)
     path, sought = write_inversion(tmp_path, result), result.fields[0]
+    with pytest.raises(InputOutputError, match="holds no run but a search; write xarray.open_dataset"):
+        open_run(tmp_path)
     for name, offset, values in zip(sought.names, sought.offsets, sought.estimate, strict=True):
         read, _ = read_field(path, name, result.grid, offset, periodic=(True,) * ndim, units=sought.units)
         np.testing.assert_array_equal(read, values)

@@ -11,6 +11,13 @@ POSITION = np.random.default_rng(0).uniform(0, 4, (3, 2, 5))  # frames, axes, pa
 CHARGE, SPECIES = np.array([1.0, -1, -1, 1, 0]), np.array([0, 1, 1, 0, 0])
 
 
+def turns(position, frame):
+    """Each particle goes round x once a frame, and one of them back round y."""
+    found = np.zeros(position.shape, "i4")
+    found[..., 0, :], found[..., 1, 3] = frame, -frame
+    return found
+
+
 def write(folder, members=None, species_names=("fluid", "wall")):
     options = {"species_names": species_names, "species": SPECIES, "mass": 1.0 + SPECIES, "charge": CHARGE}
     about = {"epsilon": {"units": "1", "long_name": "depth"}, "energy": {"units": "1", "long_name": "total energy"}}
@@ -19,7 +26,7 @@ def write(folder, members=None, species_names=("fluid", "wall")):
         lower=(0.0, 0.0),
         upper=(4.0, 4.0),
         periodic=(True, True),
-        names=("position", "velocity"),
+        names=("position", "velocity", "image"),
         members=members,
         parameters={"epsilon": np.float64(2.0)},
         diagnostics=["energy"],
@@ -34,7 +41,7 @@ def write(folder, members=None, species_names=("fluid", "wall")):
         writer.write(
             [10 * frame],
             [0.25 * frame],
-            {"position": position[None], "velocity": -position[None]},
+            {"position": position[None], "velocity": -position[None], "image": turns(position, frame)[None]},
             {"energy": energy[None]},
         )
     writer.close(True)
@@ -56,6 +63,21 @@ def test_a_universe_has_times_species_masses_and_charges(tmp_path):
     assert frame.data["energy"] == 1.0
     with sj.open_run(tmp_path) as dataset:
         assert dataset.energy.attrs["long_name"] == "total energy" and dataset.epsilon.attrs["long_name"] == "depth"
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("members", [None, 2])
+def test_particles_go_on_beyond_the_box(tmp_path, members):
+    universe = sj.open_universe(write(tmp_path, members), member=None if members is None else 1, unwrapped=True)
+    for number, frame in enumerate(universe.trajectory):
+        expected = POSITION[number] + (0 if members is None else 10) + 4.0 * turns(POSITION[number], number)
+        np.testing.assert_allclose(frame.positions[:, :2], expected.T, rtol=2e-7)  # MDAnalysis keeps float32
+    universe.trajectory[1]  # frames that are read again are not moved twice
+    first = universe.atoms.positions.copy()
+    universe.trajectory[0]
+    universe.trajectory[1]
+    np.testing.assert_array_equal(universe.atoms.positions, first)
 
 
 @pytest.mark.slow

@@ -210,7 +210,7 @@ def test_currents_obey_continuity(ndim):
     ("periodic", "options", "words"),
     [
         ((True, False), {}, "axis y is not periodic"),
-        ((True, True), {"shape": "cubic"}, "write ngp, cic, tsc"),
+        ((True, True), {"shape": "cubic"}, "shape='cubic': expected one of 'ngp', 'cic', 'tsc'"),
         ((True, True), {"finer": 0}, "at least 1"),
     ],
 )

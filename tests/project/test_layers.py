@@ -15,8 +15,8 @@ ROOT = Path(simjax.__file__).parent
 # siblings that do not know each other.
 LAYERS = (
     ("errors", "status", "jaxpr"),
-    ("notebook", "processes"),
-    ("arguments", "chips", "deprecation", "grid", "schema"),
+    ("arguments", "notebook", "processes"),
+    ("chips", "deprecation", "grid", "schema"),
     ("models.registry",),
     ("schema.config",),
     ("schema.ensemble",),

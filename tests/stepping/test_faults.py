@@ -253,5 +253,5 @@ def test_all_devices_hold_no_number():
 
 def test_words_for_faults():
     assert "infinite" in sj.reasons(NON_FINITE)
-    with pytest.raises(ConfigurationError, match="expected 'raise', 'nan' or 'keep'"):
+    with pytest.raises(ConfigurationError, match="expected one of 'raise', 'nan', 'keep'"):
         run(0.1, on_fault="ignore")

@@ -183,7 +183,7 @@ def test_single_precision_where_the_step_is_a_plain_number():
         (lambda: Schedule(1.0, dt=0.1, steps=10), "expected an interval, or with dt a number of steps"),
         (lambda: Schedule(dt=0.1), "expected an interval, or with dt a number of steps"),
         (lambda: Schedule(courant=0.5, steps=3), "expected an interval"),
-        (lambda: Schedule(steps=0, dt=0.1), "Schedule.steps=0: expected at least 1"),
+        (lambda: Schedule(steps=0, dt=0.1), "Schedule.steps=0: expected a whole number of at least 1"),
         (lambda: Schedule(steps=3, dt=jnp.asarray(-0.1)), "Schedule.dt=-0.1: expected a finite number above zero"),
         (lambda: Schedule(steps=3, dt=jnp.ones(2)), r"shape \(2,\).*use jax.vmap"),
         (lambda: jax.jit(lambda dt: Schedule(1.0, dt=dt).steps)(0.1), r"Schedule.dt is traced.*Schedule\(steps=100"),

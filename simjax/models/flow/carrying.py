@@ -14,6 +14,7 @@ from simjax.arguments import require_at_least, require_one_of
 from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
 from simjax.core.face_planes import FacePlane, Flux, at_faces
+from simjax.core.given_values import called
 from simjax.core.model import ExplicitModel, Measure, Output
 from simjax.models.axisymmetric_grid import dimensions, relative_volumes, tapers_of
 from simjax.models.conserved import MADE, Balanced, inside
@@ -237,7 +238,8 @@ class CarryingFlow(ExplicitModel, Balanced):
     def made_by_source(self, t, params, dtype) -> Array:
         """Rate at which the source makes the scalar."""
         assert self.source is not None
-        return self.source(t, self.domain.coordinates(self.layout.offset, dtype), params)
+        places = self.domain.coordinates(self.layout.offset, dtype)
+        return called(self.source, "source(t, coordinates, params)", (t, places, params), self.domain.block_shape)
 
     def widths(self, dtype) -> tuple[Spacing, ...]:
         """Widths of cells as the scheme has them."""

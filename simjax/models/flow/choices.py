@@ -4,9 +4,10 @@ import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from simjax.arguments import shown
+from simjax.arguments import require_kind, shown
 from simjax.core.boundary import FieldLayout, Side
 from simjax.core.domain import Domain
+from simjax.core.given_values import require_arguments, require_value
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, LOWER
 from simjax.models.flow.bodies.solid_setup import check_solid
@@ -29,6 +30,7 @@ def choices_of(
     **others: Any,
 ) -> Choices:
     """The choices of a model; `others` are fields of `Choices`."""
+    require_solid(solid, domain.grid.ndim)
     grid, wall = domain.grid, sides[RADIAL][LOWER]
     passages = {(one.axis, one.side) for one in openings_of(sides)} | {*balance.open_sides(layouts)}
     kinds = tuple((kind_of(lower, FLOW_SIDES), kind_of(upper, FLOW_SIDES)) for lower, upper in sides)
@@ -112,8 +114,26 @@ def check_flow(config: Any, carried: str = "") -> Iterator[tuple[str, str]]:
     yield from refusals(choices_of_configuration(config, carried))
 
 
-def forces_by_axis(forces: Any, ndim: int) -> tuple[Callable | None, ...]:
-    """Forces of each component.
+def require_solid(solid: Any, ndim: int) -> None:
+    """Raises ConfigurationError for what are no bodies, or bodies given along another number of axes."""
+    if solid is None:
+        return
+    require_kind("Incompressible.solid", solid, Solid, "a Solid; write Solid(lambda t, x, y: ...)")
+    places = ", ".join(AXES[:ndim])
+    parts = solid.velocity
+    if not isinstance(parts, (tuple, list, type(None))) or (parts is not None and len(parts) != ndim):
+        raise ConfigurationError(
+            f"Solid.velocity={shown(parts)}: expected a function, an array or None for each of {ndim} axes."
+        )
+    for name, given in (("distance", solid.distance), *(("velocity", part) for part in parts or ())):
+        if callable(given):
+            require_arguments(f"Solid.{name}", given, f"(t, {places})", 1 + ndim)
+        elif given is not None or name == "distance":
+            require_value(f"Solid.{name}", given)
+
+
+def forces_by_axis(name: str, forces: Any, ndim: int) -> tuple[Callable | None, ...]:
+    """Forces of each component, given to the model `name`.
 
     Raises:
         ConfigurationError: they are no sequence of one function or None for each axis.
@@ -121,7 +141,7 @@ def forces_by_axis(forces: Any, ndim: int) -> tuple[Callable | None, ...]:
     given = forces if isinstance(forces, Sequence) and not isinstance(forces, str) else ()
     if len(given) != ndim or not all(force is None or callable(force) for force in given):
         raise ConfigurationError(
-            f"Incompressible.forces={shown(forces)}: expected a function f(t, coordinates, params) or None for each of "
-            f"{ndim} axes; write [force, {', '.join(['None'] * (ndim - 1))}]."
+            f"{name}.forces={shown(forces)}: expected a function f(t, coordinates, params) or None for each of {ndim} "
+            f"axes; write [force, {', '.join(['None'] * (ndim - 1))}]."
         )
     return tuple(given)

@@ -13,6 +13,7 @@ from jax import Array
 from simjax.arguments import require_at_least, require_one_of
 from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
+from simjax.core.given_values import called
 from simjax.core.model import ExplicitModel
 from simjax.grid import AXES, UPPER
 from simjax.jaxpr.jaxpr_parts import part
@@ -49,7 +50,8 @@ from simjax.models.flow.step.momentum_fluxes import flux_names
 from simjax.models.flow.step.projection import WRAPPED, Projection
 from simjax.models.flow.step.step_limit import step_limit
 from simjax.models.fluid_outputs import flow_measures, pressure_output, velocity_outputs, vorticity_output
-from simjax.models.sides import check_sides, velocity_layouts
+from simjax.models.sides import check_sides, require_domain, velocity_layouts
+from simjax.notebook import all_in_a_line
 from simjax.ops import staggered
 from simjax.ops.momentum_advection import SCHEMES
 from simjax.ops.spacing import scaled
@@ -76,6 +78,7 @@ class State(eqx.Module):
     outlets: tuple[Array | None, ...] = eqx.field(default=(), kw_only=True)
     reaction: Reaction | None = eqx.field(default=None, kw_only=True)
     body: free_body.Body | None = eqx.field(default=None, kw_only=True)
+    __repr__ = all_in_a_line
 
 
 class Params(eqx.Module):
@@ -94,6 +97,7 @@ class Params(eqx.Module):
     rotation: Array | None = eqx.field(default=None, kw_only=True)
     bulk_velocity: tuple[Array | None, ...] | None = eqx.field(default=None, kw_only=True)
     body: free_body.BodyParams | None = eqx.field(default=None, kw_only=True)
+    __repr__ = all_in_a_line
 
     def __check_init__(self):
         names = ("viscosity", "drag", "turbulence_constant", "eddy_viscosity")
@@ -200,6 +204,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
         turbulence: str = "none",
         advection: str = USUAL,
     ):
+        require_domain("Incompressible", domain)
         ndim = domain.grid.ndim
         raise_first(Incompressible.declarations["incompressible"].axes_refusals("grid.shape", domain.grid.shape))
         require_one_of("Incompressible.pressure_solver", pressure_solver, METHODS)
@@ -223,7 +228,7 @@ class Incompressible(ExplicitModel, FlowBudgets):
         order = self.momentum.scheme.order
         self.projection = Projection(domain, self.layouts, self.openings, pressure_solver, order)
         self.drive = Drive(domain, center_layout([WRAPPED] * ndim))
-        self.forces = (None,) * ndim if forces is None else forces_by_axis(forces, ndim)
+        self.forces = (None,) * ndim if forces is None else forces_by_axis("Incompressible", forces, ndim)
         self.watched = not self.openings and balance.require_balance(domain, self.layouts)
         self.solid, self.immersion, self.bulk, self.around = solid, None, None, None
         if solid is not None:
@@ -300,7 +305,8 @@ class Incompressible(ExplicitModel, FlowBudgets):
         force = self.forces[component]
         if force is None:
             return jnp.zeros((), like.dtype)
-        return force(t, self.domain.coordinates(self.layouts[component].offset, like.dtype), params)
+        places = self.domain.coordinates(self.layouts[component].offset, like.dtype)
+        return called(force, "force(t, coordinates, params)", (t, places, params), like.shape)
 
     @part("projection")
     def constrain(self, t, dt, state, params):

@@ -11,6 +11,7 @@ from jax import Array
 from simjax.arguments import require_at_least
 from simjax.core.boundary import FieldLayout, Side, center_layout
 from simjax.core.domain import Domain
+from simjax.core.given_values import called
 from simjax.core.model import Output
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
@@ -101,7 +102,8 @@ class SeveralScalars(CarryingFlow):
         source = self.scalar_sources[number]
         if source is None:
             return None
-        return source(t, self.domain.coordinates(self.scalar_layouts[number].offset, dtype), params)
+        places = self.domain.coordinates(self.scalar_layouts[number].offset, dtype)
+        return called(source, "source(t, coordinates, params)", (t, places, params), self.domain.block_shape)
 
     def constrain(self, t, dt, state, params):
         return dataclasses.replace(super().constrain(t, dt, state, params), scalars=state.scalars)

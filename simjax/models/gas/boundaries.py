@@ -20,9 +20,9 @@ from simjax.core.boundary import (
     PositiveDirichlet,
     Side,
     SlipWall,
-    Value,
     center_layout,
 )
+from simjax.core.given_values import Value
 from simjax.core.joint_sides import Joint
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, Grid

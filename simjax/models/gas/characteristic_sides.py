@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from simjax.core.boundary import Value
+from simjax.core.given_values import Value
 from simjax.core.joint_sides import Beside, JointRule
 from simjax.grid import LOWER
 from simjax.ops.spacing import Spacing

@@ -39,6 +39,7 @@ from simjax.models.gas.gas_checks import check, conserved_quantities
 from simjax.models.gas.gas_diagnostics import GasReadings, conserved_of
 from simjax.models.sides import check_sides
 from simjax.models.stretching import require_widths
+from simjax.notebook import all_in_a_line
 from simjax.ops import gas, riemann, scalar_fluxes
 from simjax.ops.axisymmetric_divergence import RADIAL
 from simjax.ops.difference import shift
@@ -58,6 +59,7 @@ class State(eqx.Module):
     momentum: tuple[Array, ...]
     energy: Array
     scalars: tuple[Array, ...] = ()
+    __repr__ = all_in_a_line
 
 
 class Params(eqx.Module):
@@ -73,6 +75,7 @@ class Params(eqx.Module):
     gravity: Array | None = None
     density_floor: Array | None = None
     pressure_floor: Array | None = None
+    __repr__ = all_in_a_line
 
     def __check_init__(self):
         require_at_least("Compressible.Params", {"gamma": self.gamma}, 1.0, strictly=True)
@@ -87,8 +90,7 @@ class Params(eqx.Module):
     coefficients=gas_bodies.COEFFICIENTS,
     along_bodies=gas_bodies.ALONG,
     diagnosed=lambda ndim: ("temperature", "mach", "schlieren"),
-    # Means of forward Euler steps keep density and pressure positive; rk4 is none, and loses strong shocks and near
-    # vacua at any step length, but is far more exact where the flow is smooth: docs/gas.md.
+    # Means of forward Euler steps keep density and pressure positive; rk4 is none: docs/gas.md.
     integrators=("ssprk3", "ssprk2", "williamson3", "kutta3", "rk4", "heun", "midpoint", "euler"),
     stretched=True,
     axisymmetric=True,

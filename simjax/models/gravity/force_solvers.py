@@ -9,6 +9,7 @@ from jax import Array, lax
 
 from simjax.arguments import require_at_least
 from simjax.errors import ConfigurationError
+from simjax.notebook import all_in_a_line
 from simjax.particles.all_pairs import AllPairs
 from simjax.particles.cells import Cells
 from simjax.particles.ewald import MeshSum, PeriodicSum
@@ -26,6 +27,8 @@ class Params(eqx.Module):
 
     gravitational_constant: Array
     softening: Array
+
+    __repr__ = all_in_a_line
 
     def __check_init__(self):
         require_at_least("Gravity.Params", {"gravitational_constant": self.gravitational_constant}, strictly=True)

@@ -4,12 +4,13 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
+from simjax.arguments import require_count, require_kind
 from simjax.core.domain import Domain
 from simjax.grid import AXES
 from simjax.models.gravity.cosmology import FlatLambdaCDM
 from simjax.models.gravity.force_solvers import GravitySolver, Masses, Params
 from simjax.models.particle_balances import StepPart, StepsInParts
-from simjax.particles.cells import Cells, counted, pack
+from simjax.particles.cells import Cells, counted, pack, require_cells
 
 
 class State(Masses):
@@ -36,6 +37,11 @@ class Gravity(StepsInParts):
     attraction: GravitySolver
     steps_per_arrangement: int = eqx.field(static=True, default=1)
     expansion: FlatLambdaCDM | None = eqx.field(static=True, default=None)
+
+    def __check_init__(self):
+        require_cells("Gravity", self.cells)
+        require_kind("Gravity: attraction", self.attraction, GravitySolver, "a solver for the attraction of particles")
+        require_count("Gravity: steps_per_arrangement", self.steps_per_arrangement)
 
     @property
     def domain(self) -> Domain:

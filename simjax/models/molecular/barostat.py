@@ -11,6 +11,7 @@ from simjax.arguments import require_at_least
 from simjax.models.molecular.langevin import BathParams, thermalised
 from simjax.models.molecular.pair_potentials import PairPotential
 from simjax.models.molecular.velocity_verlet import Dynamics, System, drift, kick
+from simjax.notebook import all_in_a_line
 
 
 class Box(eqx.Module):
@@ -31,6 +32,8 @@ class PressureParams(eqx.Module):
     pressure: Array
     compressibility: Array
     period: Array
+
+    __repr__ = all_in_a_line
 
     def __check_init__(self):
         numbers = {"compressibility": self.compressibility, "period": self.period}

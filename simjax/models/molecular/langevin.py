@@ -21,6 +21,7 @@ from simjax.models.molecular.velocity_verlet import (
     with_forces,
 )
 from simjax.models.particle_balances import StepPart
+from simjax.notebook import all_in_a_line
 from simjax.schema.kinds import Real, key
 
 
@@ -33,6 +34,8 @@ class BathParams(eqx.Module):
     temperature: Array
     friction: Array
     seed: Array
+
+    __repr__ = all_in_a_line
 
     def __check_init__(self):
         require_at_least("BathParams", {"temperature": self.temperature, "friction": self.friction})

@@ -12,6 +12,7 @@ from jax import Array
 
 from simjax.models.molecular.interaction import Interaction, per_particle, squared
 from simjax.models.molecular.part_registry import potential
+from simjax.notebook import all_in_a_line
 from simjax.schema.kinds import Real, key
 
 
@@ -63,6 +64,8 @@ class StillingerWeberParams(eqx.Module):
     decay: Array
     A: Array
     B: Array
+
+    __repr__ = all_in_a_line
 
     @staticmethod
     def silicon(epsilon: float = 1.0, sigma: float = 1.0, dtype=None) -> "StillingerWeberParams":

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.sharding import PartitionSpec
 
-from simjax.arguments import require_at_least
+from simjax.arguments import require_at_least, require_count, require_kind
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
@@ -21,7 +21,8 @@ from simjax.models.molecular.interaction import Interaction
 from simjax.models.molecular.pair_potentials import PairPotential
 from simjax.models.molecular.velocity_verlet import THERMOSTAT, Dynamics, DynamicsInParts, System, VelocityVerlet
 from simjax.models.particle_balances import StepPart, StepsInParts
-from simjax.particles.cells import Cells, counted, pack
+from simjax.notebook import all_in_a_line
+from simjax.particles.cells import Cells, counted, pack, require_cells
 from simjax.particles.neighbor_list import Neighbours
 from simjax.particles.neighbor_policy import Arrangement, NeighborPolicy, Particles
 from simjax.particles.pairs import Pairs
@@ -50,6 +51,8 @@ class Params(eqx.Module):
     dynamics: Any = None
     bonds: Any = None
     charges: Charges | None = None
+
+    __repr__ = all_in_a_line
 
     def __check_init__(self):
         require_at_least("MolecularDynamics.Params", {"mass": self.mass}, strictly=True)
@@ -95,6 +98,9 @@ class MolecularDynamics(StepsInParts):
     reflecting: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self):
+        require_cells("MolecularDynamics", self.cells)
+        require_kind("MolecularDynamics: skin", self.skin, NeighborPolicy, "a NeighborPolicy(cutoff=2.5, skin=0.3)")
+        require_count("MolecularDynamics: steps_per_arrangement", self.steps_per_arrangement)
         if self.tail_corrections and not isinstance(self.potential, PairPotential):
             raise ConfigurationError(
                 f"tail_corrections: expected a potential of pairs, got {type(self.potential).__name__}; "

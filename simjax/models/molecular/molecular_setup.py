@@ -201,8 +201,11 @@ class MolecularFamily(ParticleFamily):
 
     @property
     def measures(self):
-        shown = {"temperature": "temperature", "energy": "energy", "potential_energy": "potential energy"}
-        return of_particles(shown, _steady(self.config))
+        thermostat = self.config.physics.thermostat
+        kept = getattr(thermostat.part, "conserves", "") if thermostat else ""
+        energy = {kept: kept.replace("_", " ")} if kept else {"energy": "energy"}
+        shown = {"temperature": "temperature", **energy, "potential_energy": "potential energy"}
+        return of_particles(shown, (*_steady(self.config), kept))
 
     @property
     def on_mesh(self):

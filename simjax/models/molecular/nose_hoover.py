@@ -11,6 +11,7 @@ from jax import Array
 from simjax.arguments import require_at_least
 from simjax.models.molecular.part_registry import thermostat
 from simjax.models.molecular.velocity_verlet import DynamicsInParts, System, moves
+from simjax.notebook import all_in_a_line
 from simjax.schema.kinds import Real, key
 
 
@@ -19,6 +20,8 @@ class ThermostatParams(eqx.Module):
 
     temperature: Array
     period: Array
+
+    __repr__ = all_in_a_line
 
     def __check_init__(self):
         require_at_least("ThermostatParams", {"temperature": self.temperature, "period": self.period}, strictly=True)
@@ -49,6 +52,7 @@ class NoseHooverChain(DynamicsInParts):
         temperature: float = key(Real(above=0.0), 1.0, about="k T of the bath, an energy")
         period: float = key(Real(above=0.0), 0.5, about="tau, in which the thermostats respond, a time")
 
+    conserves: ClassVar[str] = "conserved_energy"
     thermal: ClassVar[bool] = True
 
     thermostats: int = eqx.field(static=True, default=3)

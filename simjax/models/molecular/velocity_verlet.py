@@ -94,7 +94,10 @@ class Dynamics(eqx.Module, Part):
 
     `state.force` holds the forces where particles stand, before a step and after it. `state.ensemble` holds scalars of
     the dynamics' own; `params` are `MolecularDynamics`' `Params.dynamics`. changes_scale: whether the box changes.
+    conserves: the name of a diagnostic of the dynamics' own that stays as it is; "" if there is none.
     """
+
+    conserves: ClassVar[str] = ""
 
     @property
     def changes_scale(self) -> bool:

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
-from simjax.arguments import require_at_least
+from simjax.arguments import require_at_least, require_count
 from simjax.core.boundary import Periodic, PeriodicSide, center_layout
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
@@ -17,8 +17,9 @@ from simjax.models.plasma.boris import boris, lorentz_factor
 from simjax.models.plasma.electrostatic import PlasmaParticles, of_species
 from simjax.models.waves import maxwell
 from simjax.models.waves.maxwell import Maxwell
+from simjax.notebook import all_in_a_line
 from simjax.ops.difference import shift
-from simjax.particles.cells import Cells, counted, pack
+from simjax.particles.cells import Cells, counted, pack, require_cells
 from simjax.particles.current_deposition import on_the_way, transported
 from simjax.particles.mesh import ParticleMesh
 from simjax.particles.neighbor_policy import NeighborPolicy
@@ -54,6 +55,8 @@ class State(eqx.Module):
     electric: Array
     magnetic: Array
     lag: Array
+
+    __repr__ = all_in_a_line
 
     @property
     def position(self) -> Array:
@@ -99,6 +102,8 @@ class ElectromagneticPlasma(StepsInParts):
     steps_per_arrangement: int = eqx.field(static=True, default=1)
 
     def __check_init__(self):
+        require_cells("ElectromagneticPlasma", self.cells)
+        require_count("ElectromagneticPlasma: finer", self.finer)
         if self.cells.ndim != 2:
             raise ConfigurationError(f"ElectromagneticPlasma: expected cells along 2 axes, got {self.cells.ndim}.")
         raise_first(sorting_refusals(self.steps_per_arrangement))

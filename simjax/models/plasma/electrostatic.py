@@ -7,13 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from simjax.arguments import require_at_least
+from simjax.arguments import require_at_least, require_count, require_kind
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.models.conserved import Accounts
 from simjax.models.particle_balances import StepPart, StepsInParts
 from simjax.models.plasma.boris import boris
+from simjax.notebook import all_in_a_line
 from simjax.ops.scaling import times_i
 from simjax.particles.cells import Cells, counted, pack
 from simjax.particles.mesh import ParticleMesh
@@ -41,6 +42,8 @@ class Params(eqx.Module):
     permittivity: Array
     magnetic: Array | None = None
 
+    __repr__ = all_in_a_line
+
     def __check_init__(self):
         require_at_least("Params", {"mass": self.mass, "permittivity": self.permittivity}, strictly=True)
 
@@ -61,6 +64,10 @@ class ElectrostaticPlasma(StepsInParts):
 
     mesh: ParticleMesh
     steps_per_arrangement: int = eqx.field(static=True, default=1)
+
+    def __check_init__(self):
+        require_kind("ElectrostaticPlasma: mesh", self.mesh, ParticleMesh, "a mesh; write ParticleMesh(cells)")
+        require_count("ElectrostaticPlasma: steps_per_arrangement", self.steps_per_arrangement)
 
     @property
     def cells(self) -> Cells:

@@ -18,6 +18,7 @@ from simjax.models.declaration import model
 from simjax.models.scalar import axisymmetric_scalar
 from simjax.models.scalar.conserved_scalar import ConservedScalar, State, conserved_mean
 from simjax.models.sides import SCALAR_SIDES, check_sides
+from simjax.notebook import all_in_a_line
 from simjax.ops import difference, scalar_fluxes
 from simjax.ops.axisymmetric_divergence import RADIAL
 from simjax.ops.difference import shift
@@ -34,6 +35,8 @@ class Params(eqx.Module):
 
     diffusivity: Array
     velocity: Array
+
+    __repr__ = all_in_a_line
 
     def __check_init__(self):
         require_at_least("AdvectionDiffusion.Params", {"diffusivity": self.diffusivity})

@@ -16,6 +16,7 @@ from simjax.models.declaration import model
 from simjax.models.scalar.conserved_scalar import DIGITS, INTEGRATORS, SemiImplicitScalar, State, conserved_mean
 from simjax.models.sides import SCALAR_SIDES, check_sides
 from simjax.models.stretching import require_transport
+from simjax.notebook import all_in_a_line
 from simjax.ops import scalar_fluxes
 from simjax.schema.kinds import Choice, Real, key
 from simjax.schema.model_schema import FieldSchema
@@ -28,6 +29,8 @@ class Params(eqx.Module):
     """viscosity nu: scalar, length^2 / time."""
 
     viscosity: Array
+
+    __repr__ = all_in_a_line
 
     def __check_init__(self):
         require_at_least("Burgers.Params", {"viscosity": self.viscosity})

@@ -18,6 +18,7 @@ from simjax.models.conserved import Balanced, inside
 from simjax.models.face_fluxes import through_cells
 from simjax.models.measures import of_field, total_measure
 from simjax.models.scalar import axisymmetric_scalar
+from simjax.notebook import all_in_a_line
 from simjax.ops import scalar_fluxes
 from simjax.ops.spacing import Spacing, scaled, smallest, without_ends
 from simjax.schema.config_errors import raise_first
@@ -39,6 +40,8 @@ class State(eqx.Module):
     """concentration: `(*grid.shape)`, cell centres."""
 
     concentration: Array
+
+    __repr__ = all_in_a_line
 
 
 def statistics(domain: Domain, c: Array, volumes: float | Array = 1.0, name: str = "concentration") -> dict[str, Array]:

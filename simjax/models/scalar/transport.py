@@ -25,6 +25,7 @@ from simjax.core.boundary import (
 )
 from simjax.core.domain import Domain
 from simjax.core.face_planes import at_faces
+from simjax.core.given_values import called
 from simjax.errors import ConfigurationError
 from simjax.models.axisymmetric_grid import across_of, tapers_of, widest
 from simjax.models.conserved import MADE, inside
@@ -34,6 +35,7 @@ from simjax.models.scalar import axisymmetric_scalar
 from simjax.models.scalar.conserved_scalar import DIGITS, INTEGRATORS, SemiImplicitScalar, Source, State, conserved_mean
 from simjax.models.sides import SCALAR_SIDES, check_sides
 from simjax.models.stretching import require_transport
+from simjax.notebook import all_in_a_line
 from simjax.ops import scalar_fluxes
 from simjax.ops.axisymmetric_divergence import RADIAL
 from simjax.schema.config_errors import raise_first, unended
@@ -70,6 +72,8 @@ class Params(eqx.Module):
     velocity: tuple[Array, ...]
     diffusivity: Array | None = None
     source: Array | None = None
+
+    __repr__ = all_in_a_line
 
     def __check_init__(self):
         require_at_least("Transport.Params", {"diffusivity": self.diffusivity})
@@ -217,7 +221,8 @@ class Transport(SemiImplicitScalar):
         if params.source is not None:
             yield params.source
         if self.source is not None:
-            yield self.source(t, self.domain.coordinates(self.layout.offset, dtype), params)
+            places = self.domain.coordinates(self.layout.offset, dtype)
+            yield called(self.source, "source(t, coordinates, params)", (t, places, params), self.domain.block_shape)
 
     def made(self, t, state, params):
         c = state.concentration

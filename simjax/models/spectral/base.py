@@ -9,15 +9,17 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from simjax.arguments import require_kind
 from simjax.core.boundary import FieldLayout, Periodic, Side, center_layout
 from simjax.core.domain import Domain
+from simjax.core.given_values import called, require_arguments
 from simjax.core.model import Model, Output, SemilinearModel
 from simjax.core.tendency import call_own, tendency
 from simjax.errors import ConfigurationError
 from simjax.grid import CENTER
 from simjax.models.declaration import Setup
 from simjax.models.measures import of_fields
-from simjax.models.sides import check_sides
+from simjax.models.sides import check_sides, require_domain
 from simjax.ops.scaling import scale_by, scaled, times_i
 from simjax.schema.model_schema import SEMILINEAR, FieldSchema
 from simjax.schema.parts import NoKeys, state_keys_and_parameters
@@ -105,10 +107,16 @@ class SpectralModel(SemilinearModel):
         sides: Sequence[tuple[Side, Side]] | None = None,
         forces: Mapping[str, Force | None] | None = None,
     ):
+        name = type(self).__name__
+        require_domain(name, domain)
         if sides is not None:
-            check_sides(domain, sides, (), type(self).__name__)
+            check_sides(domain, sides, (), name)
+        expected = "functions by field; write forces={'u': force}"
+        require_kind(f"{name}: forces", forces, (Mapping, type(None)), expected)
         self.domain = domain
-        self.forces = {name: force for name, force in (forces or {}).items() if force is not None}
+        self.forces = {field: force for field, force in (forces or {}).items() if force is not None}
+        for field, force in self.forces.items():
+            require_arguments(f"{name}: forces[{field!r}]", force, "f(t, coordinates, params)", 3)
 
     # ------------------------------------------------------------------ the equation
 
@@ -176,8 +184,9 @@ class SpectralModel(SemilinearModel):
         positions = self.domain.coordinates((CENTER,) * self.domain.grid.ndim, dtype)
         result = {}
         for name, force in self.forces.items():
-            source = jnp.asarray(force(t, positions, params), dtype)
-            result[name] = self.to_spectrum(jnp.broadcast_to(source, self.domain.block_shape))
+            block = self.domain.block_shape
+            source = jnp.asarray(called(force, "f(t, coordinates, params)", (t, positions, params), block), dtype)
+            result[name] = self.to_spectrum(jnp.broadcast_to(source, block))
         return result
 
     def implicit_rhs(self, t, state, params):

@@ -12,6 +12,7 @@ from simjax.grid import AXES, CENTER
 from simjax.models.declaration import model
 from simjax.models.flow.fourier.fourier_flow import square_of
 from simjax.models.spectral.base import SpectralModel, periodic_layout, precision_of
+from simjax.notebook import all_in_a_line
 from simjax.ops.scaling import scaled, times_i
 from simjax.schema.kinds import Real, key
 from simjax.schema.model_schema import FieldSchema
@@ -26,6 +27,8 @@ class Params(eqx.Module):
 
     interaction: Array
     potential: Array | None = None
+
+    __repr__ = all_in_a_line
 
 
 @model(

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
-from simjax.arguments import require_at_least, require_one_of
+from simjax.arguments import require_at_least, require_kind, require_one_of
 from simjax.core.domain import Domain
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES
@@ -15,7 +15,8 @@ from simjax.models.conserved import Accounts
 from simjax.models.particle_balances import StepPart, StepsInParts
 from simjax.models.sph.kernels import SmoothingKernel
 from simjax.models.sph.pair_terms import FLUID, WALL, Moving, Pressing, density_rate, forces, seen_by_walls
-from simjax.particles.cells import Cells, counted, pack
+from simjax.notebook import all_in_a_line
+from simjax.particles.cells import Cells, counted, pack, require_cells
 from simjax.particles.neighbor_policy import Arrangement, NeighborPolicy, Particles
 
 ACOUSTIC, VISCOUS, FORCED = 0.25, 0.125, 0.25
@@ -57,6 +58,8 @@ class Params(eqx.Module):
     artificial_viscosity: Array
     density_diffusion: Array
 
+    __repr__ = all_in_a_line
+
     def __check_init__(self):
         above = {"density": self.density, "sound_speed": self.sound_speed}
         require_at_least("WeaklyCompressibleSPH.Params", above, strictly=True)
@@ -91,6 +94,10 @@ class WeaklyCompressibleSPH(StepsInParts):
     transport: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self):
+        name = "WeaklyCompressibleSPH"
+        require_cells(name, self.cells)
+        require_kind(f"{name}: skin", self.skin, NeighborPolicy, "a NeighborPolicy(cutoff=2.5, skin=0.3)")
+        require_kind(f"{name}: kernel", self.kernel, SmoothingKernel, "a kernel of models.sph.kernels")
         numbers = {"spacing": self.spacing, "exponent": self.exponent}
         require_at_least("WeaklyCompressibleSPH", numbers, strictly=True)
         require_one_of("WeaklyCompressibleSPH.walls", self.walls, ("none", "slip", "no_slip"))

@@ -32,6 +32,7 @@ from simjax.models.waves.scales import AxisScales, along, check_scales, scales_o
 from simjax.models.waves.scales import per_volume as per_volume_at
 from simjax.models.waves.staggered_waves import Signal, StaggeredWaves, Terms
 from simjax.models.waves.wave_setup import WaveKeys, check_waves, medium_property, points_of
+from simjax.notebook import all_in_a_line
 from simjax.ops import staggered_wave
 from simjax.ops.spacing import scaled
 from simjax.schema.model_schema import SPLITTING, FieldSchema
@@ -53,6 +54,8 @@ class State(eqx.Module):
     surface: tuple[Array | None, ...]
     lag: Array
 
+    __repr__ = all_in_a_line
+
 
 class Params(eqx.Module):
     """speed c (length / time), density rho (mass / length^axes): scalars, or `(*grid.shape)` at cell centres.
@@ -66,6 +69,8 @@ class Params(eqx.Module):
     sources: Array | None = None
     signals: tuple[Signal, ...] = ()
     receivers: Array | None = None
+
+    __repr__ = all_in_a_line
 
     def __check_init__(self):
         numbers = {"speed": self.speed, "density": self.density}

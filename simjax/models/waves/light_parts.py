@@ -11,6 +11,7 @@ from simjax.models.waves.point_sources import PointSources
 from simjax.models.waves.poles import Parts, Pole
 from simjax.models.waves.scales import AxisScales
 from simjax.models.waves.staggered_waves import Signal
+from simjax.notebook import all_in_a_line
 
 
 class State(eqx.Module):
@@ -27,6 +28,8 @@ class State(eqx.Module):
     lag: Array
     poles: tuple[tuple[Parts, ...], ...] = ()
     incident: Line | None = None
+
+    __repr__ = all_in_a_line
 
 
 class Params(eqx.Module):
@@ -46,6 +49,8 @@ class Params(eqx.Module):
     receivers: Array | None = None
     poles: tuple[Pole, ...] = ()
     incident: Signal | None = None
+
+    __repr__ = all_in_a_line
 
     def __check_init__(self):
         numbers = {"permittivity": self.permittivity, "permeability": self.permeability}

@@ -19,6 +19,7 @@ from simjax.grid import AXES, CENTER, FACE
 from simjax.models.axisymmetric_grid import dimensions, directions
 from simjax.models.declaration import model
 from simjax.models.measures import times_volume
+from simjax.models.sides import require_domain
 from simjax.models.waves import axisymmetric_waves
 from simjax.models.waves.energy import ENERGY
 from simjax.models.waves.incident import IncidentBox
@@ -129,6 +130,7 @@ class Maxwell(LightMedium, LightEnergy, WithIncidentWave, StaggeredWaves):
         layer_cells: int = 12,
         incident: IncidentWave | None = None,
     ):
+        require_domain("Maxwell", domain)
         ndim = domain.grid.ndim
         polarisation = polarisation or ("tm" if ndim == 2 else "full")
         allowed = {2: ("tm", "te"), 3: ("full",)}.get(ndim, ())

@@ -5,6 +5,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from simjax.arguments import require_count, require_one_of
 from simjax.errors import ConfigurationError
 from simjax.schema.storage_section import STORAGE
 from simjax.stencil.formulation import fresh_memory_is_dear
@@ -42,10 +43,8 @@ class Binomial:
     dtype: str | None = None
 
     def __post_init__(self):
-        if self.states < 1:
-            raise ConfigurationError(f"Binomial(states={self.states}): expected at least 1 stored state.")
-        if self.dtype not in (None, *STORAGE):
-            raise ConfigurationError(f"Binomial(dtype={self.dtype!r}): expected {', '.join(STORAGE)} or None.")
+        require_count("Binomial: states", self.states)
+        require_one_of("Binomial: dtype", self.dtype, (None, *STORAGE))
 
     def __repr__(self) -> str:
         dtype = "" if self.dtype is None else f", dtype={self.dtype}"

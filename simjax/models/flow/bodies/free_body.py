@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from simjax.arguments import require_at_least
+from simjax.arguments import as_number, require_at_least, require_one_of
 from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
 from simjax.core.model import Measure
@@ -24,6 +24,7 @@ from simjax.grid import AXES, CENTER
 from simjax.models.flow.bodies.solid_geometry import inverse, on_block
 from simjax.models.flow.bodies.solid_moments import Displaced, displaced, moments, turning
 from simjax.models.flow.bodies.solids import Immersion, Reach, Solid
+from simjax.notebook import all_in_a_line
 from simjax.stencil.formulation import batches_alike
 
 TURN = "turn"
@@ -47,6 +48,8 @@ class BodyParams(eqx.Module):
     initial_velocity: Array
     initial_spin: Array
 
+    __repr__ = all_in_a_line
+
     def __check_init__(self):
         numbers = {name: getattr(self, name) for name in ("density", "stiffness", "damping")}
         require_at_least("BodyParams", numbers)
@@ -62,7 +65,8 @@ def body_params(ndim: int, density: Array, **given: Array) -> BodyParams:
         >>> body = sj.body_params(2, jnp.asarray(1.5), gravity=jnp.asarray([0.0, -9.81]))
         >>> params = model.Params(jnp.asarray(0.01), jnp.asarray(0.0), body=body)
     """
-    dtype = jnp.result_type(density)
+    require_one_of("body_params: ndim", ndim, (2, 3))
+    dtype = jnp.result_type(as_number("body_params: density", density))
     sizes = {name: ndim for name in ("gravity", "stiffness", "damping", "initial_velocity")}
     sizes["initial_spin"] = 1 if ndim == 2 else 3
     return BodyParams(density, **{name: given.get(name, jnp.zeros(size, dtype)) for name, size in sizes.items()})

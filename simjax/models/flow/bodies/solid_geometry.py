@@ -14,6 +14,7 @@ from jax import Array
 
 from simjax.core.boundary import FieldLayout, Neumann, Periodic, center_layout
 from simjax.core.domain import Domain
+from simjax.core.given_values import called
 from simjax.grid import CENTER, FACE
 from simjax.jaxpr.linear_map import fixed_linear_map
 from simjax.ops.axisymmetric_divergence import RADIAL
@@ -49,7 +50,7 @@ def face_offset(domain: Domain, axis: int) -> tuple[float, ...]:
 def on_block(given: float | Array | Callable, domain: Domain, offset: tuple[float, ...], t, dtype) -> Array:
     """An array of this block or a number, or the values there of a function `(t, *coordinates)`."""
     if callable(given):
-        given = given(t, *domain.coordinates(offset, dtype))
+        given = called(given, "f(t, *coordinates)", (t, *domain.coordinates(offset, dtype)), domain.block_shape)
     return jnp.broadcast_to(jnp.asarray(given, dtype), domain.block_shape)
 
 

@@ -15,9 +15,12 @@ from simjax.core.boundary import Side
 from simjax.core.domain import Domain
 from simjax.core.model import Measure, Output
 from simjax.grid import AXES, CENTER
+from simjax.models.flow.choices import forces_by_axis
 from simjax.models.flow.fourier.random_forcing import Band
 from simjax.models.fluid_outputs import velocity_outputs
+from simjax.models.sides import require_domain
 from simjax.models.spectral.base import Force, SpectralModel, periodic_layout, precision_of
+from simjax.notebook import all_in_a_line
 from simjax.schema.kinds import Integer, ListOf, Real, key
 from simjax.schema.model_schema import FieldSchema
 
@@ -34,6 +37,8 @@ class Params(eqx.Module):
     hyperviscosity: Array | None = None
     injection: Array | None = None
     seed: Array | None = None
+
+    __repr__ = all_in_a_line
 
     def __check_init__(self):
         names = ("viscosity", "drag", "hyperviscosity", "injection")
@@ -104,7 +109,10 @@ class SpectralFlow(SpectralModel):
         order: int = 2,
         band: Band | None = None,
     ):
-        super().__init__(domain, sides, dict(zip(AXES, forces or (), strict=False)))
+        name = type(self).__name__
+        require_domain(name, domain)
+        parts = forces_by_axis(name, forces, domain.grid.ndim) if forces else ()
+        super().__init__(domain, sides, dict(zip(AXES, parts, strict=False)))
         self.order, self.band = order, band
         if band is not None:
             band.check(self.basis)

@@ -9,8 +9,9 @@ from jax import Array, lax
 from jax.sharding import PartitionSpec
 
 from simjax.arguments import require_at_least
-from simjax.core.boundary import Boundary, Dirichlet, FieldLayout, Neumann, Outflow, Side, Value
+from simjax.core.boundary import Boundary, Dirichlet, FieldLayout, Neumann, Outflow, Side
 from simjax.core.domain import Domain
+from simjax.core.given_values import Value
 from simjax.grid import LOWER, UPPER, Grid
 from simjax.models.flow.sides import balance
 from simjax.schema.model_schema import FieldSchema

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from simjax.core.boundary import Dirichlet, Inflow, Value
+from simjax.core.boundary import Dirichlet, Inflow
+from simjax.core.given_values import Value
 from simjax.schema.model_schema import FieldSchema
 from simjax.schema.side_declarations import side
 
