@@ -969,6 +969,13 @@ MUTATIONS = [
         "tests/models/gas/test_moving_gas_bodies.py::test_a_piston_that_gains_speed_is_of_second_order[pushes]",
     ),
     Mutation(
+        "a torque of a gas turns the other way",
+        "models/gas/bodies/gas_bodies.py",
+        "moment = r[a] * part.momentum[b] - r[b] * part.momentum[a]",
+        "moment = r[b] * part.momentum[a] - r[a] * part.momentum[b]",
+        "tests/models/gas/test_gas_bodies.py::test_the_torque_of_a_pressure[plane]",
+    ),
+    Mutation(
         "a derivative of a derivative beside a side is of first order",
         "models/field_expressions.py",
         "(bend + (k + 2) / 3 * twist)",

@@ -139,8 +139,8 @@ def test_the_torque_of_a_pressure(cells, half, tilt, name, most):
     a, b = (half[k] for k in tilt)
     volume = math.pi * math.prod(half) * (1 if len(half) == 2 else 4 / 3)
     exact = -0.5 * volume * (a**2 - b**2) / (4 if len(half) == 2 else 5)
-    # Of first order, as such a gas is not at rest at walls: 0.154, 0.114, 0.049 and 0.024 with 48 to 384 cells. In space
-    # eight cells across the short axis have up to 0.46, which is enough to tell axes and signs apart.
+    # Of first order, as such a gas is not at rest at walls: 0.154, 0.114, 0.049 and 0.024 with 48 to 384 cells. Eight
+    # cells across the short axis have up to 0.46 in space, which is enough to tell axes and signs apart.
     assert found[name] == pytest.approx(exact, rel=most)
     others = [abs(value) for other, value in found.items() if other.startswith("torque") and other != name]
     assert max(others, default=0.0) < 0.1 * abs(exact)
