@@ -21,9 +21,9 @@ _DIMS = {
     "sources": ("shot", "source", "axis"),
     "signals": ("shot", "source", "sample"),
     "times": ("sample",),
-    "receivers": ("shot", "receiver", "axis"),
+    "receivers": ("shot", "trace", "axis"),
     "recorded": ("time",),
-    "records": ("shot", "receiver", "time"),
+    "records": ("shot", "trace", "time"),
 }
 
 
@@ -91,6 +91,12 @@ def write_shots(path: str | Path, shots: Shots, records: Any = None, *, axes: Se
     Raises:
         ConfigurationError: records have another shape, or the suffix is another one.
         InputOutputError: the format has no room for times or places.
+
+    Examples:
+        >>> t = np.linspace(0.0, 1.0, 101)
+        >>> one = sj.Shots([[[0.2, 0.1]]], [[np.sin(t)]], t, [[0.1, 0.1], [0.9, 0.1]], recorded=t)
+        >>> sj.write_shots("shots.nc", one, np.zeros((1, 2, 101))).name
+        'shots.nc'
     """
     path = usable_path(path, "write_shots")
     require_one_of("write_shots: suffix", path.suffix.lower(), (".nc", *SEGY))
