@@ -8,6 +8,7 @@ from simjax.driver.loop.goodput import Goodput as Goodput, goodput as goodput
 from simjax.report.picture import Picture as Picture
 from simjax.driver.differentiable import RunFunction as RunFunction
 from simjax.core.shots import Shots as Shots
+from simjax.io.shot_files import read_shots as read_shots, write_shots as write_shots
 from simjax.io.read import open_run as open_run, open_output as open_output, check_files as check_files
 from simjax.io.far_field import far_field as far_field
 from simjax.io.universe import open_universe as open_universe

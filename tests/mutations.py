@@ -2124,6 +2124,41 @@ MUTATIONS = [
         "largest * one.every >= 1.0",
         "tests/driver/test_fourier.py::test_what_is_wrong_is_told[too few samples]",
     ),
+    Mutation(
+        "receivers that all shots share are told apart by shot",
+        "core/shots.py",
+        "np.ndim(self.receivers) == 3, False",
+        "np.ndim(self.receivers) == 2, False",
+        "tests/driver/test_shots.py::test_traces_are_those_of_runs_of_single_shots",
+    ),
+    Mutation(
+        "receivers of shots hear the field a face off",
+        "models/waves/staggered_waves.py",
+        "points = locate(self.domain, self.fed_layout, shot.receivers)",
+        "points = locate(self.domain, self.fed_layout, shot.receivers + 0.5 * self.domain.grid.spacing[0])",
+        "tests/driver/test_shots.py::test_traces_are_those_of_runs_of_single_shots",
+    ),
+    Mutation(
+        "a signal of shots goes on after its last sample",
+        "models/waves/point_sources.py",
+        "inside = (t >= self.times[0]) & (t <= self.times[-1])",
+        "inside = t >= self.times[0]",
+        "tests/driver/test_shots.py::test_a_signal_is_zero_before_and_after_its_samples",
+    ),
+    Mutation(
+        "times of shots may be equal",
+        "core/shots.py",
+        "(np.diff(known) > 0).all()",
+        "(np.diff(known) >= 0).all()",
+        "tests/driver/test_shots.py::test_what_does_not_fit_is_refused",
+    ),
+    Mutation(
+        "sources of shots may stand outside of the box",
+        "core/shots.py",
+        "inside = (lower <= known) & (known <= upper)",
+        "inside = lower <= known",
+        "tests/driver/test_shots.py::test_what_does_not_fit_is_refused",
+    ),
 ]
 
 

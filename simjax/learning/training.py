@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from simjax.arguments import require_kind, require_path, shown
+from simjax.arguments import require_kind, shown
 from simjax.driver.loop.progress import IterationProgress
 from simjax.driver.start.environment import StopSignals
 from simjax.errors import ConfigurationError, NumericalError, stop_error
@@ -23,6 +23,7 @@ from simjax.learning.loss import Batch, BatchLoss
 from simjax.notebook import in_notebook
 from simjax.processes import processes
 from simjax.report.picture import Picture
+from simjax.schema.locate import usable_path
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,6 +106,7 @@ def train(
             f"train: expected one process, got {group.count}; one process trains on all devices of its machine."
         )
     require_kind("train: learner", learner, Learner, "a Learner; write Learner(module, optimizer)")
+    place = None if folder is None else usable_path(folder, "train: folder").expanduser()
     if not isinstance(stages, (tuple, list)) or not all(isinstance(stage, Stage) for stage in stages):
         raise ConfigurationError(f"stages={shown(stages)}: expected a list of stages; write [Stage(updates, loss)].")
     if not hasattr(data, "__next__"):
@@ -113,8 +115,6 @@ def train(
         )
     if validation is not None and (not isinstance(validation, (tuple, list)) or len(validation) != 2):
         raise ConfigurationError(f"validation={shown(validation)}: expected a loss and batches, (loss, batches).")
-    if folder is not None:
-        require_path("train: folder", folder)
     if not isinstance(every, int) or every < 1:
         raise ConfigurationError(f"every={every!r}: expected a whole number of updates, 1 or more.")
     if not stages:
@@ -122,17 +122,16 @@ def train(
     displayed = in_notebook() if progress is None else progress
     checked = None if validation is None else (validation[0], [*validation[1]])
     with StopSignals(lethal=False) as signals:
-        if folder is None:
+        if place is None:
             return _Training(learner, stages, data, None, every, checked, displayed, signals).carry_out()
-        folder = Path(folder).expanduser()
         if not hasattr(data, "get_state"):
             raise ConfigurationError(
                 "data: expected an iterator with get_state and set_state, as sj.batches gives it, so that the training "
                 "can go on; leave folder out for another one."
             )
-        require_replaceable(folder, TRAINING, f"folder={str(folder)!r}")
-        with locked(folder, group):
-            return _Training(learner, stages, data, folder, every, checked, displayed, signals).carry_out()
+        require_replaceable(place, TRAINING, f"folder={str(place)!r}")
+        with locked(place, group):
+            return _Training(learner, stages, data, place, every, checked, displayed, signals).carry_out()
 
 
 class _Training:

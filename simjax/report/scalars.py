@@ -31,7 +31,7 @@ DRAWN = "simjax_drawn"
 
 @dataclass(frozen=True)
 class Drawn:
-    """What a user wants drawn of a run: a scalar by name, and the ends and the palette of its scale, where given."""
+    """A wish for the pictures of a run: a scalar by name, and the ends and the palette of its scale, where given."""
 
     name: str
     limits: tuple[float, float] | None = None

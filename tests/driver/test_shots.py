@@ -11,6 +11,7 @@ import pytest
 
 import simjax as sj
 from simjax.errors import ConfigurationError, NumericalError
+from simjax.models.waves.point_sources import SampledSignal
 
 COUNT, HEARD, END = 3, 5, 0.3
 TIMES = np.linspace(0.0, 0.2, 41)
@@ -230,6 +231,7 @@ def test_a_shot_that_fails_is_named():
         ({"sources": np.full((3, 2, 2), np.nan)}, "Shots.sources[0, 0, 0] = nan: expected a place in the box"),
         ({"signals": np.full((3, 2, 41), np.inf)}, "Shots.signals[0, 0, 0] = inf: expected a finite number"),
         ({"times": TIMES[::-1]}, "Shots.times: expected finite times that increase"),
+        ({"times": np.maximum(TIMES, TIMES[1])}, "Shots.times: expected finite times that increase"),
         ({"recorded": [0.0, 0.31]}, "Shots.recorded: expected times of the run, from 0 to 0.3, got 0 to 0.31"),
         ({"times": None}, "Shots.times=None: expected an array of shape (samples,)"),
         ({"signals": "pulse.csv"}, "Shots.signals='pulse.csv': expected numbers"),
@@ -239,6 +241,13 @@ def test_a_shot_that_fails_is_named():
 def test_what_does_not_fit_is_refused(run, wrong, told):
     with pytest.raises(ConfigurationError, match=re.escape(told)):
         run(shots=shots(**wrong))
+
+
+def test_a_signal_is_zero_before_and_after_its_samples():
+    signal = SampledSignal(jnp.asarray([0.1, 0.2]), jnp.asarray([[1.0, 3.0]]))
+    found = [float(signal(t)[0]) for t in (0.09, 0.1, 0.15, 0.2, 0.21)]
+    # Rounding of the place between two samples.
+    np.testing.assert_allclose(found, [0.0, 1.0, 2.0, 3.0, 0.0], rtol=0, atol=1e-14)
 
 
 def test_runs_that_take_no_shots_refuse_them(run):

@@ -205,7 +205,7 @@ class MolecularFamily(ParticleFamily):
         kept = getattr(thermostat.part, "conserves", "") if thermostat else ""
         energy = {kept: kept.replace("_", " ")} if kept else {"energy": "energy"}
         shown = {"temperature": "temperature", **energy, "potential_energy": "potential energy"}
-        return of_particles(shown, (*_steady(self.config), kept))
+        return of_particles(shown, (kept,) if kept else _steady(self.config))
 
     @property
     def on_mesh(self):
