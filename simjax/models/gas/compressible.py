@@ -481,11 +481,8 @@ class Compressible(GasReadings, GasBalances, ExplicitModel):
         return tuple(smallest(h, axis) for axis, h in enumerate(self._widths(dtype, 1)))
 
     def component_layouts(self):
-        fields = {
-            "density": (self.density_layout,),
-            "velocity": self.layouts.velocity,
-            "pressure": (self.layouts.pressure,),
-        }
+        pressure, velocity = (self.layouts.pressure,), self.layouts.velocity
+        fields = {"density": (self.density_layout,), "velocity": velocity, "pressure": pressure}
         return fields | ({"scalars": self.layouts.scalars} if self.scalars else {})
 
     def state_from(self, fields, params):

@@ -32,7 +32,7 @@ SOLID_VELOCITY = FieldSchema("solid_velocity", vector=True, units="m s-1", defau
 def torque_about() -> Any:
     """The key of the point that torques on bodies are about."""
     return key(
-        ListOf(Real(), 2, 3, optional=True, noun="numbers, one per axis", per_axis=True),
+        ListOf(Real(), 2, 3, optional=True, noun="numbers"),
         None,
         units="m",
         about="point that torques on bodies are about; null: their centroid",

@@ -206,6 +206,9 @@ def check_bodies(config: Any, keys: Any, conducts: bool) -> Iterator[tuple[str, 
     if keys.torque_about is not None and "solid" not in given:
         path = "physics.torque_about"
         yield path, f"{path}: expected null without bodies; write it, or {FOUND}, the distance from their surface"
+    elif keys.torque_about is not None and len(keys.torque_about) != (ndim := len(config.grid.shape)):
+        path, about = "physics.torque_about", list(keys.torque_about)
+        yield path, f"{path} = {about}: expected the {ndim} coordinates of a point; write as many, or null"
     for name in ("solid_temperature", "solid_velocity"):
         if name in given and "solid" not in given:
             path = f"coefficients.{name}"
