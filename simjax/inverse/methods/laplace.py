@@ -14,8 +14,8 @@ from jax.scipy.sparse.linalg import cg
 from simjax.inverse.methods.least_squares import LeastSquares, dot, norm
 
 TOLERANCE, ITERATIONS = 1e-6, 200
-# Of draws: it leaves about 1e-3 of one at most (curvatures of 1 to 1600, white and smooth priors), where the deviation over a
-# hundred of them scatters by 7e-2, and takes two thirds of the iterations.
+# Of draws: it leaves about 1e-3 of one at most (curvatures of 1 to 1600, white and smooth priors), where the deviation
+# over a hundred of them scatters by 7e-2, and takes two thirds of the iterations.
 DRAW_TOLERANCE = 1e-4
 # Conjugate gradients that end above this multiple of their tolerance have not converged.
 CONVERGED = 10.0
