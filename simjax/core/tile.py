@@ -9,9 +9,10 @@ from jax import Array, lax
 
 from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain, flatten_layouts
-from simjax.core.joint_sides import joint_ghosts
+from simjax.core.joint_sides import Joint
 from simjax.grid import LOWER, UPPER
 from simjax.stencil.evaluate import evaluate, trace_stencil
+from simjax.stencil.kernels.operands import NotLowered
 from simjax.stencil.kernels.trace_marks import kept, widened
 from simjax.stencil.padding import disassembled
 
@@ -111,12 +112,11 @@ class Tile(Domain):
             return lax.slice_in_dim(u, begin, begin + count, axis=u.ndim + axis - self.grid.ndim)
 
         edges = [cut(u, first, within) for u in leaves]
-        joint = joint_ghosts(self, edges, layouts, axis, side, beyond, t)
 
         def walled(k: int, u: Array, layout: FieldLayout) -> Array:
             if layout.is_periodic(axis):
                 return u
-            ghosts = self._at_side(edges[k], layout, axis, side, beyond, t, cut(u, start, beyond), joint.get(k))
+            ghosts = self._at_side(edges[k], layout, axis, side, beyond, t, cut(u, start, beyond))
             return lax.dynamic_update_slice_in_dim(u, ghosts, start, u.ndim + axis - self.grid.ndim)
 
         return [walled(k, *both) for k, both in enumerate(zip(leaves, layouts, strict=True))]
@@ -140,14 +140,29 @@ class Unbounded(Domain):
         super().__init__(domain.grid, domain.split, lines=domain.lines)
 
     def apply(self, stencil, fields, layouts, width, t=0.0):
-        """See `Tile.apply`."""
+        """See `Tile.apply`.
+
+        Raises:
+            NotLowered: the ghost cells of a side read more cells along the side than the stencil does.
+        """
+        self._check(fields, layouts)
         fields = jax.tree.map(kept, fields)
         found = stencil(*fields) if isinstance(fields, tuple) else stencil(fields)
         return jax.tree.map(lambda u: widened(u, width, self.grid.ndim), found)
 
     def pad(self, fields, layouts, width, t=0.0):
-        """See `Tile.pad`."""
+        """See `Tile.pad`.
+
+        Raises:
+            NotLowered: as for `apply`.
+        """
+        self._check(fields, layouts)
         return jax.tree.map(lambda u: widened(kept(u), width, self.grid.ndim), fields)
+
+    def _check(self, fields, layouts) -> None:
+        of_all = flatten_layouts(layouts, jax.tree.structure(fields))
+        if any(isinstance(side, Joint) for layout in of_all for both in layout.boundaries for side in both):
+            raise NotLowered("ghost cells of characteristic sides, which read cells along their side")
 
 
 def _widened(u: Array, width: int, ndim: int) -> Array:

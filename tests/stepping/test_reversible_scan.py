@@ -82,12 +82,12 @@ def build(kind, domain):
 
 def initial(kind, dtype=jnp.float64):
     """Smooth fields; where there is a lag, the run does not begin with it at zero."""
-    model = build(kind, decompose(PLANE, None))
+    model, params = build(kind, decompose(PLANE, None)), parameters(kind)
     fields = {
         name: tuple(smooth_field(PLANE, layout.offset, k).astype(dtype) for k, layout in enumerate(layouts))
         for name, layouts in model.component_layouts().items()
     }
-    state = model.constrain(0.0, 0.0, model.state_from(fields, None), None)
+    state = model.constrain(0.0, 0.0, model.state_from(fields, params), params)
     return jax.tree.map(lambda u: u if u.ndim else u + jnp.asarray(0.004, dtype), state)
 
 

@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 from jax import Array
 from jax.extend.core import Primitive
+from jax.interpreters import batching
 
 kept_p = Primitive("kept")
 kept_p.def_abstract_eval(lambda x: x)
@@ -11,6 +12,20 @@ widened_p = Primitive("widened")
 widened_p.def_abstract_eval(
     lambda x, *, width, ndim: x.update(shape=(*x.shape[:-ndim], *(n + 2 * width for n in x.shape[-ndim:])))
 )
+
+
+def _batched(primitive: Primitive):
+    """A rule of `vmap`: both marks leave the axes before those of the grid as they are."""
+
+    def rule(arguments, axes, **options):
+        ((x,), (axis,)) = arguments, axes
+        return primitive.bind(jnp.moveaxis(x, axis, 0), **options), 0
+
+    batching.primitive_batchers[primitive] = rule
+
+
+_batched(kept_p)
+_batched(widened_p)
 
 
 def kept(x: Array) -> Array:
