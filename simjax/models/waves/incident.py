@@ -94,8 +94,8 @@ class IncidentBox:
 
     def added(
         self, domain: Domain, component: FieldLayout, terms: Terms, number: int, wave: Array, offset: float
-    ) -> Array | None:
-        """Amounts that the curl's terms lack in each cell, at the sides of the box; None where there is nothing.
+    ) -> list[Array]:
+        """Amounts that the curl's terms lack in each cell, at the sides of the box: one array, or none.
 
         component: layout of the field that they advance. wave: E of the line (offset FACE) or its H (CENTER); number:
         of the component that it is.
@@ -110,9 +110,9 @@ class IncidentBox:
             lower = (first - 1, first) if offset == FACE else (first, first - 1)
             for (at, of), direction in ((lower, -1), ((last, last), 1)):
                 value = self._values(domain, wave, axis, of, offset)
-                part = jnp.where(inside & (_places(domain, axis) == at), value * (direction * sign / h), 0.0)
+                part = jnp.where(inside & (places(domain, axis) == at), value * (direction * sign / h), 0.0)
                 total = part if total is None else total + part
-        return total
+        return [] if total is None else [total]
 
     def _inside(self, domain: Domain, layout: FieldLayout, without: int) -> Array:
         """Cells where values of a layout are in the box along all axes but one."""
@@ -121,13 +121,13 @@ class IncidentBox:
             first, last = self.first[axis], self.last[axis]
             if axis == without or first is None or last is None:
                 continue
-            place = _places(domain, axis)
+            place = places(domain, axis)
             found = found & (place >= first) & (place <= (last if layout.offset[axis] == FACE else last - 1))
         return found
 
     def _values(self, domain: Domain, wave: Array, axis: int, of: int, offset: float) -> Array:
         """Values of the line beside a side of the box across an axis: one, or those along the wave's axis."""
-        own = jnp.asarray(of, jnp.int32) if axis == self.axis else _places(domain, self.axis)
+        own = jnp.asarray(of, jnp.int32) if axis == self.axis else places(domain, self.axis)
         first, last = self.first[self.axis], self.last[self.axis]
         assert first is not None and last is not None
         place = own - (first - 1) if self.upwards else (last + 1 if offset == FACE else last) - own
@@ -140,7 +140,7 @@ class IncidentBox:
             first, last = self.first[axis], self.last[axis]
             if first is None or last is None:
                 continue
-            place, inside = _places(domain, axis), self._inside(domain, layout, axis)
+            place, inside = places(domain, axis), self._inside(domain, layout, axis)
             found = found | inside & ((abs(place - first) <= 1) | (abs(place - last) <= 1))
         return found
 
@@ -148,7 +148,7 @@ class IncidentBox:
         """The value of a field, or of a number, where the box begins."""
         here = jnp.ones((1,) * domain.grid.ndim, bool)
         for axis, first in enumerate(self.first):
-            here = here & (_places(domain, axis) == (first or 0))
+            here = here & (places(domain, axis) == (first or 0))
         return domain.sum(jnp.where(here, u, jnp.zeros_like(u)))
 
 
@@ -160,7 +160,7 @@ def shared(domain: Domain, value: Array) -> Array:
     return domain.total(cast_varying(jnp.where(first, value, jnp.zeros_like(value)), domain.names))
 
 
-def _places(domain: Domain, axis: int) -> Array:
+def places(domain: Domain, axis: int) -> Array:
     """Numbers of cells along an axis, shaped to broadcast."""
     count = domain.block_shape[axis]
     shape = [count if k == axis else 1 for k in range(domain.grid.ndim)]

@@ -48,19 +48,21 @@ class WithIncidentWave(eqx.Module):
         numbers = shared(self.domain, jnp.stack([prepared.incident.rate, signal]))
         return self.incident.drifted(dt, line, numbers[0], numbers[1])
 
-    def lacking_of_electric(self: Any, state) -> list[Array | None]:
+    def lacking_of_electric(self: Any, state) -> list[list[Array]]:
         """Amounts that each component of the curl of E lacks at the sides of the box."""
         box = self.incident
+        if box is None:
+            return [[] for _ in self.magnetic_layouts]
         return [
             box.added(self.domain, layout, curl, box.electric, state.incident.electric, FACE)
             for layout, curl in zip(self.magnetic_layouts, self.curls_of_electric, strict=True)
         ]
 
-    def lacking_of_magnetic(self: Any, state, prepared) -> list[Array | None]:
+    def lacking_of_magnetic(self: Any, state, prepared) -> list[list[Array]]:
         """Amounts that each component of the curl of H lacks there."""
         box = self.incident
         if box is None:
-            return [None] * len(self.electric_layouts)
+            return [[] for _ in self.electric_layouts]
         wave = prepared.incident.admittance * state.incident.magnetic
         return [
             box.added(self.domain, layout, curl, box.magnetic, wave, CENTER)
@@ -79,9 +81,3 @@ class WithIncidentWave(eqx.Module):
         zeros += [] if params.conductivity is None else [params.conductivity]
         wrong += [u != 0 for value in zeros for u in self.at_edges(value)]
         return {VARIES: beside & sum(wrong[1:], wrong[0])}
-
-    def unbalanced(self, names: tuple[str, ...]) -> str:
-        """See `conserved.Accountable.unbalanced`."""
-        if self.incident is None:
-            return ""
-        return "a balance of energy does not know what physics.incident brings: leave one of both out"

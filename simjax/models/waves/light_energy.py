@@ -94,3 +94,10 @@ class LightEnergy(WaveEnergy):
 
     def made_by(self, name):
         return SOURCES, CONDUCTION, STEPS
+
+    def unbalanced(self: Any, names: tuple[str, ...]) -> str:
+        """See `conserved.Accountable.unbalanced`."""
+        given = {"incident": self.incident is not None, "mode_sources": bool(self.mode_sources)}
+        for key in (key for key, there in given.items() if there):
+            return f"a balance of energy does not know what physics.{key} brings: leave one of both out"
+        return ""

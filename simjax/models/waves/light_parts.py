@@ -6,6 +6,7 @@ from jax import Array
 from simjax.arguments import require_at_least
 from simjax.models.waves.incident import Line, Speed
 from simjax.models.waves.medium import Property
+from simjax.models.waves.mode_sources import ModeShape
 from simjax.models.waves.pml import Profile
 from simjax.models.waves.point_sources import PointSources
 from simjax.models.waves.poles import Parts, Pole
@@ -38,7 +39,7 @@ class Params(eqx.Module):
 
     sources (count, axes): positions, with one of the `signals` each, strengths of current elements; receivers (count,
     axes). poles: what the medium's dispersion is made of, such as `LorentzPole`. incident: the field E of a wave one
-    cell in front of the box that it enters, of time.
+    cell in front of the box that it enters, of time. mode_signals: largest E of each mode in the plane of its source.
     """
 
     permittivity: Property
@@ -49,6 +50,7 @@ class Params(eqx.Module):
     receivers: Array | None = None
     poles: tuple[Pole, ...] = ()
     incident: Signal | None = None
+    mode_signals: tuple[Signal, ...] = ()
 
     __repr__ = all_in_a_line
 
@@ -71,8 +73,8 @@ class Layer(eqx.Module):
 
 class Prepared(eqx.Module):
     """1/permittivity and conductivity/permittivity where E is, 1/permeability where H is, absorbing layers per
-    axis, 1/permittivity-weighted surroundings of the sources, scales of derivatives, and poles of which the strength
-    over the permittivity is where E is."""
+    axis, 1/permittivity-weighted surroundings of the sources, scales of derivatives, poles of which the strength
+    over the permittivity is where E is, and what incident waves and modes are made of."""
 
     impermittivity: tuple[Array, ...]
     decay: tuple[Array, ...] | None
@@ -82,3 +84,4 @@ class Prepared(eqx.Module):
     scales: AxisScales
     poles: tuple[Pole, ...]
     incident: Speed | None
+    modes: tuple[ModeShape, ...]

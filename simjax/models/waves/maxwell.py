@@ -28,6 +28,8 @@ from simjax.models.waves.incident_setup import IncidentKeys, IncidentWave, box_o
 from simjax.models.waves.light_energy import LightEnergy
 from simjax.models.waves.light_parts import Layer, Params, Prepared, State
 from simjax.models.waves.medium import LightMedium, least
+from simjax.models.waves.mode_setup import ModeKeys, ModeSource, check_modes, mode_signals_of, planes_of
+from simjax.models.waves.mode_sources import ModePlane, WithModeSources, joined
 from simjax.models.waves.pml import LIGHT, AbsorbingLayer, mirrored_layout
 from simjax.models.waves.point_sources import PointSources, gather, spread
 from simjax.models.waves.pole_setup import PoleKeys, check_poles, poles_of
@@ -73,7 +75,7 @@ def _maxwell(name: str, axes: int, electric: tuple[str, ...], magnetic: tuple[st
         axisymmetric=axes == 2,
         forced=(),
         exclusions=axisymmetric_waves.EXCLUSIONS,
-        check=checks(check_light(electric), check_poles, check_incident(name)),
+        check=checks(check_light(electric), check_poles, check_incident(name), check_modes(name)),
         balanced=lambda ndim, counts: (ENERGY,),
         passing=lambda ndim, counts: (ENERGY,),
     )
@@ -82,7 +84,7 @@ def _maxwell(name: str, axes: int, electric: tuple[str, ...], magnetic: tuple[st
 @_maxwell("maxwell_tm", 2, ("z",), AXES[:2])
 @_maxwell("maxwell_te", 2, AXES[:2], ("z",))
 @_maxwell("maxwell", 3, AXES, AXES)
-class Maxwell(LightMedium, LightEnergy, WithIncidentWave, StaggeredWaves):
+class Maxwell(LightMedium, LightEnergy, WithIncidentWave, WithModeSources, StaggeredWaves):
     """Maxwell's equations: eps dE/dt = curl H - sigma E - J, mu dH/dt = -curl E, J = sum of q_k(t) delta(x - x_k).
 
     E electric and H magnetic field, eps permittivity, mu permeability, sigma conductivity, J currents along `along` (x,
@@ -102,7 +104,7 @@ class Maxwell(LightMedium, LightEnergy, WithIncidentWave, StaggeredWaves):
     """
 
     @dataclass(frozen=True)
-    class Keys(IncidentKeys, PoleKeys, WaveKeys):
+    class Keys(ModeKeys, IncidentKeys, PoleKeys, WaveKeys):
         along: str | None = key(
             Text(optional=True, pattern="[xyz]", described="x, y or z"), None, about="component of E fed and recorded"
         )
@@ -116,6 +118,7 @@ class Maxwell(LightMedium, LightEnergy, WithIncidentWave, StaggeredWaves):
     layer: AbsorbingLayer
     polarisation: str = eqx.field(static=True)
     incident: IncidentBox | None = eqx.field(static=True)
+    mode_sources: tuple[ModePlane, ...] = eqx.field(static=True)
     along: int = eqx.field(static=True)
     order: int = eqx.field(static=True)
 
@@ -129,6 +132,7 @@ class Maxwell(LightMedium, LightEnergy, WithIncidentWave, StaggeredWaves):
         order: int = 2,
         layer_cells: int = 12,
         incident: IncidentWave | None = None,
+        mode_sources: Sequence[ModeSource] = (),
     ):
         require_domain("Maxwell", domain)
         ndim = domain.grid.ndim
@@ -152,6 +156,7 @@ class Maxwell(LightMedium, LightEnergy, WithIncidentWave, StaggeredWaves):
         self.incident = (
             None if incident is None else box_of(incident, domain.grid, sides, layer_cells, order, polarisation)
         )
+        self.mode_sources = planes_of(mode_sources, domain.grid, sides, layer_cells, order, polarisation)
 
     @classmethod
     def configured(cls, setup):
@@ -164,9 +169,11 @@ class Maxwell(LightMedium, LightEnergy, WithIncidentWave, StaggeredWaves):
             order=keys.order,
             layer_cells=keys.layer_cells,
             incident=None if keys.incident is None else keys.incident.wave,
+            mode_sources=[one.source for one in keys.mode_sources],
         )
         medium = {name: medium_function(setup, name) for name in cls.medium}
-        return model, Params(**medium, **points_of(setup), poles=poles_of(setup), incident=incident_of(setup))
+        waves = {"incident": incident_of(setup), "mode_signals": mode_signals_of(setup)}
+        return model, Params(**medium, **points_of(setup), poles=poles_of(setup), **waves)
 
     @property
     def curls_of_magnetic(self) -> tuple[Terms, ...]:
@@ -200,8 +207,11 @@ class Maxwell(LightMedium, LightEnergy, WithIncidentWave, StaggeredWaves):
         poles = tuple(self.over_permittivity(pole, impermittivity) for pole in params.poles)
         medium = impermittivity, decay, impermeability, poles
         layers = tuple(self.layer_along(axis, speed, Layer, *medium) for axis in range(self.domain.grid.ndim))
-        incident = self.speed_of_incident(params, impermittivity, impermeability)
-        return Prepared(impermittivity, decay, impermeability, layers, sources, scales, poles, incident)
+        waves = (
+            self.speed_of_incident(params, impermittivity, impermeability),
+            self.shapes_of_modes(params, impermittivity, impermeability),
+        )
+        return Prepared(impermittivity, decay, impermeability, layers, sources, scales, poles, *waves)
 
     @property
     def fed_layout(self):
@@ -255,23 +265,22 @@ class Maxwell(LightMedium, LightEnergy, WithIncidentWave, StaggeredWaves):
         curls = self.curls_of_electric
         slopes = self.slopes(curls, state.electric, self.electric_layouts, CENTER, t, prepared.scales)
         slopes, lines = self.read_layers(curls, slopes)
-        magnetic = tuple(
+        magnetic = [
             u - dt * (prepared.impermeability[k] * sum(terms[1:], terms[0]))
             for k, (u, terms) in enumerate(zip(state.magnetic, slopes, strict=True))
-        )
-        if prepared.incident is not None:
-            magnetic = tuple(
-                u if lacking is None else u - dt * (prepared.impermeability[k] * lacking)
-                for k, (u, lacking) in enumerate(zip(magnetic, self.lacking_of_electric(state), strict=True))
-            )
-        return eqx.tree_at(lambda s: s.magnetic, state, magnetic), lines
+        ]
+        lacking = joined(self.lacking_of_electric(state), self.modes_lack_electric(t, params, prepared))
+        for k, parts in enumerate(lacking):
+            for part in parts:
+                magnetic[k] = magnetic[k] - dt * (prepared.impermeability[k] * part)
+        return eqx.tree_at(lambda s: s.magnetic, state, tuple(magnetic)), lines
 
     def drift(self, t, dt, state, params, prepared):
         curls = self.curls_of_magnetic
         slopes = self.slopes(curls, state.magnetic, self.magnetic_layouts, FACE, t, prepared.scales)
         slopes, lines = self.read_layers(curls, slopes)
         electric, memory = [], []
-        lacking = self.lacking_of_magnetic(state, prepared)
+        lacking = joined(self.lacking_of_magnetic(state, prepared), self.modes_lack_magnetic(t, params, prepared))
         for k, (u, curl, terms) in enumerate(zip(state.electric, curls, slopes, strict=True)):
 
             def factor_of(layer: Layer, k=k):
@@ -282,8 +291,8 @@ class Maxwell(LightMedium, LightEnergy, WithIncidentWave, StaggeredWaves):
                 kept = (1 - lost) / (1 + lost)
             factor = _factor_of_curl(dt, k, prepared)
             u = kept * u + factor * sum(terms[1:], terms[0])
-            if lacking[k] is not None:
-                u = u + factor * jnp.asarray(lacking[k])
+            for part in lacking[k]:
+                u = u + factor * part
             for pole, held in zip(prepared.poles, state.poles, strict=True):
                 u = u - pole.strength[k] / (1 + jnp.asarray(lost)) * pole.drive(dt, held[k])
             u, memories = self.absorbed(u, curl, lines[k], state.electric_memory[k], prepared.layers, factor_of, dt)
@@ -415,7 +424,7 @@ class Maxwell(LightMedium, LightEnergy, WithIncidentWave, StaggeredWaves):
         for number, pole in enumerate(averaged.poles):
             found[f"strength of pole {number} < 0"] = ~(least(pole.strength) >= 0)
             found[f"{pole.wrong} of pole {number}"] = pole.is_unphysical()
-        found |= self.on_sides_of_incident(averaged)
+        found |= self.on_sides_of_incident(averaged) | self.at_mode_sources(averaged)
         return self.with_misplaced_sources(found, params, rings=self.polarisation == "tm")
 
     def outputs(self):

@@ -1,0 +1,206 @@
+"""Mode sources in configurations and in Python."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from simjax.core.boundary import PeriodicSide, Side
+from simjax.errors import ConfigurationError
+from simjax.grid import AXES, Grid
+from simjax.models.declaration import Setup
+from simjax.models.waves.guided_modes import Window
+from simjax.models.waves.mode_sources import ModePlane
+from simjax.models.waves.pml import AbsorbingSide
+from simjax.models.waves.wave_setup import Signal, signal_of
+from simjax.models.waves.yee import POLARISATION_OF, POLARISATIONS
+from simjax.schema.config_errors import raise_first, unended
+from simjax.schema.formula import Formula
+from simjax.schema.kinds import Choice, Integer, ListOf, Nested, Real, key
+
+DIRECTIONS = ("x", "-x", "y", "-y")
+PATH = "physics.mode_sources"
+
+
+@dataclass(frozen=True)
+class ModeSource:
+    """A mode of a waveguide in a plane, which goes out from a line across the guide, one way.
+
+    direction: "x", "-x", "y" or "-y". at: place of the line along it, moved to the nearest faces of cells. frequency:
+    at which the mode is exact. mode: its number, 0 of the largest wavenumber. lower, upper: ends of the line, None at
+    the sides of the grid; the mode is that between conductors at these ends.
+
+    Examples:
+        >>> guide = sj.ModeSource("x", at=0.5, frequency=1.0)
+        >>> sides = [(sj.AbsorbingSide(), sj.AbsorbingSide())] * 2
+        >>> light = sj.Maxwell(sj.Domain(sj.Grid((64, 64))), sides, mode_sources=[guide])
+    """
+
+    direction: str
+    at: float
+    frequency: float
+    mode: int = 0
+    lower: float | None = None
+    upper: float | None = None
+
+    @property
+    def axis(self) -> int:
+        """The number of the axis that the mode goes along."""
+        return AXES.index(self.direction[-1])
+
+    def faces(self, grid: Grid) -> tuple[int, int, int]:
+        """Numbers of the faces in its line, along its axis, and at the ends of the line, across it."""
+        axis, across = self.axis, 1 - self.axis
+        ends = self.lower, self.upper
+        sides = grid.lower[across], grid.upper[across]
+        places = [side if end is None else end for end, side in zip(ends, sides, strict=True)]
+        return (_face(grid, axis, self.at), _face(grid, across, places[0]), _face(grid, across, places[1]))
+
+    def free(self, grid: Grid, polarisation: str, periodic: bool) -> int:
+        """The number of modes on its line; periodic: across the guide."""
+        _, first, last = self.faces(grid)
+        whole = periodic and self.lower is None and self.upper is None
+        return last - first - (polarisation == "tm" and not whole)
+
+
+def _face(grid: Grid, axis: int, place: float) -> int:
+    h = (grid.upper[axis] - grid.lower[axis]) / grid.shape[axis]
+    return round((place - grid.lower[axis]) / h)
+
+
+@dataclass(frozen=True)
+class ModeSourceConfig:
+    """A mode of a waveguide that goes out from a line across it, one way, and its field in time."""
+
+    direction: str = key(Choice(DIRECTIONS), about="where the mode goes")
+    at: float = key(Real(formula=True), units="m", about="place of the line along its direction")
+    frequency: float = key(Real(above=0.0, formula=True), units="s-1", about="at which the mode is exact")
+    signal: Any = key(Signal(), about="largest E of the mode on the line, in time")
+    mode: int = key(Integer(0, 10_000), 0, about="number of the mode, 0 of the largest wavenumber")
+    lower: float | None = key(Real(optional=True, formula=True), None, units="m", about="lower end of the line")
+    upper: float | None = key(Real(optional=True, formula=True), None, units="m", about="upper end of the line")
+
+    @property
+    def source(self) -> ModeSource:
+        return ModeSource(self.direction, self.at, self.frequency, self.mode, self.lower, self.upper)
+
+
+@dataclass(frozen=True)
+class ModeKeys:
+    """Keys of light in waveguides."""
+
+    mode_sources: tuple[ModeSourceConfig, ...] = key(
+        ListOf(Nested(ModeSourceConfig), noun="mode sources"), (), about="modes of waveguides that go out one way"
+    )
+
+
+def planes_of(
+    sources: Sequence[ModeSource],
+    grid: Grid,
+    sides: Sequence[tuple[Side, Side]],
+    layer_cells: int,
+    order: int,
+    polarisation: str,
+) -> tuple[ModePlane, ...]:
+    """The planes of mode sources in numbers of cells.
+
+    Raises:
+        ConfigurationError: there cannot be such a source.
+    """
+    layers = [[layer_cells * isinstance(side, AbsorbingSide) for side in pair] for pair in sides]
+    periodic = [isinstance(pair[0], PeriodicSide) for pair in sides]
+    for number, source in enumerate(sources):
+        raise_first(refusals(f"{PATH}[{number}]", source, grid, layers, periodic, order, polarisation))
+    return tuple(plane_of(source, grid, layers, periodic, polarisation) for source in sources)
+
+
+def plane_of(
+    source: ModeSource, grid: Grid, layers: Sequence[Sequence[int]], periodic: Sequence[bool], polarisation: str
+) -> ModePlane:
+    """The plane of a source, which `refusals` has nothing against."""
+    electric, magnetic = POLARISATIONS[polarisation]
+    axis, across, upwards = source.axis, 1 - source.axis, len(source.direction) == 1
+    face, first, last = source.faces(grid)
+    whole = periodic[across] and source.lower is None and source.upper is None
+    window = Window(polarisation == "tm", *((None, None) if whole else (first, last)))
+    n = grid.shape[across]
+    absorbs = first < layers[across][0] or last > n - layers[across][1]
+    components = (2, across) if polarisation == "tm" else (across, 2)
+    numbers = electric.index(components[0]), magnetic.index(components[1])
+    along = (magnetic if polarisation == "tm" else electric).index(axis)
+    # E, H and the direction are right-handed.
+    handed = int(np.linalg.det(np.eye(3)[[axis, *components]]).round())
+    sign = handed if upwards else -handed
+    return ModePlane(axis, upwards, face, window, absorbs, source.frequency, source.mode, *numbers, along, sign)
+
+
+def refusals(
+    path: str,
+    source: ModeSource,
+    grid: Any,
+    layers: Sequence[Sequence[int]],
+    periodic: Sequence[bool],
+    order: int,
+    polarisation: str,
+) -> Iterator[tuple[str, str]]:
+    """Sentences on a mode source that there cannot be, each with its key path.
+
+    grid: with shape, lower and upper. layers: cells of layers at both sides of each axis.
+    """
+    if len(grid.shape) != 2:
+        yield path, f"{path} is given: expected a grid of two axes beside it, as modes in space are not known"
+        return
+    if order != 2 or grid.axisymmetric or any(line is not None for line in grid.stretch or ()):
+        yield path, f"{path} is given: expected a Cartesian grid of equal cells and physics.order: 2 beside it"
+        return
+    axis, across = source.axis, 1 - source.axis
+    face, first, last = source.faces(grid)
+    n = grid.shape[axis]
+    least, most = layers[axis][0] + 2, n - layers[axis][1] - 2
+    if not least <= face <= most:
+        low, high = (_place(grid, axis, number) for number in (least, most))
+        room = f"a number from {low:g} to {high:g}, two cells from sides and layers"
+        yield f"{path}.at", f"{path}.at = {source.at:g}: expected {room}"
+    for name, place in (("lower", source.lower), ("upper", source.upper)):
+        low, high = grid.lower[across], grid.upper[across]
+        if place is not None and not low <= place <= high:
+            expected = f"expected a number in the box, from {low:g} to {high:g}, or null"
+            yield f"{path}.{name}", f"{path}.{name} = {place:g}: {expected}"
+            return
+    if last - first < 4:
+        low, high = (_place(grid, across, number) for number in (first, last))
+        told = f"its line reaches from {low:g} to {high:g} along {AXES[across]}"
+        yield f"{path}.upper", f"{path}: {told}: expected at least 4 cells"
+        return
+    count = source.free(grid, polarisation, periodic[across])
+    if source.mode >= count:
+        yield f"{path}.mode", f"{path}.mode = {source.mode}: expected a number below {count}, the cells of its line"
+
+
+def _place(grid: Any, axis: int, number: int) -> float:
+    return grid.lower[axis] + number * (grid.upper[axis] - grid.lower[axis]) / grid.shape[axis]
+
+
+def check_modes(model: str) -> Callable[[Any], Iterator[tuple[str, str]]]:
+    """Return the check of a configuration of the model of light that has this name."""
+
+    def check(config: Any) -> Iterator[tuple[str, str]]:
+        physics, pairs = config.physics, [[pair.lower.kind, pair.upper.kind] for pair in config.boundaries]
+        layers = [[physics.layer_cells * (kind == "absorbing") for kind in pair] for pair in pairs]
+        periodic = ["periodic" in pair for pair in pairs]
+        for number, keys in enumerate(physics.mode_sources):
+            path, polarisation = f"{PATH}[{number}]", POLARISATION_OF.get(model, "tm")
+            yield from refusals(path, keys.source, config.grid, layers, periodic, physics.order, polarisation)
+            if isinstance(keys.signal, Formula):
+                try:
+                    keys.signal.check_names(("t", *config.parameters))
+                except ConfigurationError as error:
+                    yield f"{path}.signal", unended(f"{path}.signal: {error}")
+
+    return check
+
+
+def mode_signals_of(setup: Setup) -> tuple[Any, ...]:
+    """The signals of the mode sources of a configuration."""
+    return tuple(signal_of(keys.signal, setup.values, setup.config.precision) for keys in setup.keys.mode_sources)
