@@ -1,6 +1,7 @@
 """The public names by subject: where each is, which `simjax` imports when it is first asked for."""
 
 # a run from a configuration
+from simjax.driver.mode_amplitudes import mode_amplitudes as mode_amplitudes
 from simjax.driver.simulation import Simulation as Simulation
 from simjax.driver.configured import load as load, configure as configure
 from simjax.driver.result import Result as Result
@@ -127,6 +128,7 @@ from simjax.ops.gas import GasScheme as GasScheme
 from simjax.models.waves.acoustic import Acoustic as Acoustic
 from simjax.models.waves.maxwell import Maxwell as Maxwell
 from simjax.models.waves.incident_setup import IncidentWave as IncidentWave
+from simjax.models.waves.mode_setup import ModeSource as ModeSource
 from simjax.models.waves.poles import DebyePole as DebyePole, DrudePole as DrudePole, LorentzPole as LorentzPole
 from simjax.models.spectral.nonlinear_waves import (
     ViscousBurgers as ViscousBurgers,

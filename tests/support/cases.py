@@ -62,6 +62,7 @@ WRITTEN = {
         "maxwell-2d",
         "maxwell-2d-poles",
         "maxwell-2d-incident",
+        "maxwell-2d-mode",
         "maxwell-2d-stretched",
         "maxwell-2d-axisymmetric",
     ),

@@ -11,6 +11,7 @@ from simjax.core.mappings import lines
 from simjax.grid import Grid
 from simjax.models.waves import acoustic, maxwell, poles
 from simjax.models.waves.incident_setup import IncidentWave
+from simjax.models.waves.mode_setup import ModeSource
 from simjax.models.waves.pml import AbsorbingSide, FreeSurface
 from simjax.models.waves.point_sources import SampledSignal
 from simjax.stepping.checkpointing.plan import Binomial
@@ -36,6 +37,16 @@ class Body(eqx.Module):
     def __call__(self, x, y):
         within = (x - 2.3) ** 2 + (y - 0.6) ** 2 < 1.1**2
         return jnp.where(within, self.inside, self.outside * (1.5 + 0.3 * jnp.sin(x + 2 * y)))
+
+
+class Core(eqx.Module):
+    """A guide along x."""
+
+    inside: jax.Array
+    outside: jax.Array
+
+    def __call__(self, x, y):
+        return jnp.where((y > 0.3) & (y < 1.7), self.inside, self.outside)
 
 
 def rippled(model, params):
@@ -208,6 +219,26 @@ CASES = (
             incident=IncidentWave((2.4, 0.0), (5.5, 2.0), "-y"),
         ),
         lambda: maxwell.Params(jnp.asarray(1.3), jnp.asarray(0.7), incident=_oscillation()),
+        rippled,
+        "leapfrog",
+        _fixed,
+        checkpoint="none",
+        frames=1,
+        weighed=lambda model, t, state, params: (state.electric, state.magnetic),
+    ),
+    Case(
+        "maxwell-2d-mode",
+        _plane,
+        lambda domain: maxwell.Maxwell(
+            domain,
+            [(_layer, _layer), (_wall, _wall)],
+            polarisation="te",
+            layer_cells=4,
+            mode_sources=[ModeSource("-x", 3.5, 0.4, mode=1)],
+        ),
+        lambda: maxwell.Params(
+            Core(jnp.asarray(2.3), jnp.asarray(1.2)), jnp.asarray(0.9), mode_signals=(_oscillation(),)
+        ),
         rippled,
         "leapfrog",
         _fixed,

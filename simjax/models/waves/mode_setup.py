@@ -1,11 +1,13 @@
 """Mode sources in configurations and in Python."""
 
+import numbers
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from simjax.arguments import require_at_least, require_kind, require_one_of
 from simjax.core.boundary import PeriodicSide, Side
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, Grid
@@ -43,6 +45,17 @@ class ModeSource:
     mode: int = 0
     lower: float | None = None
     upper: float | None = None
+
+    def __post_init__(self):
+        require_one_of("ModeSource: direction", self.direction, DIRECTIONS)
+        for name in ("at", "frequency"):
+            require_kind(f"ModeSource: {name}", getattr(self, name), numbers.Real, "a number, such as 0.5")
+        require_at_least("ModeSource", {"frequency": self.frequency}, strictly=True)
+        require_kind("ModeSource: mode", self.mode, numbers.Integral, "a whole number from 0 on")
+        require_at_least("ModeSource", {"mode": self.mode})
+        for name in ("lower", "upper"):
+            end = getattr(self, name)
+            require_kind(f"ModeSource: {name}", end, (numbers.Real, type(None)), "a number or None, such as 0.5")
 
     @property
     def axis(self) -> int:
