@@ -1,11 +1,12 @@
-"""Maxwell's equations beside Meep: the same box to rounding, a pulse on a dielectric cylinder, and its resonances.
+"""Maxwell's equations beside Meep: the same box to rounding, a pulse on a dielectric cylinder, its resonances, and a
+guide with a gap.
 
     python benchmarks/referees/meep.py
 
 It needs Meep (Debian's packages `python3-meep` and `python3-matplotlib`) in an interpreter of its own
 (`--python PATH`, else /usr/bin/python3), and says so where there is none. Both codes take the same steps on Yee's grid
 with their values at the same places. The cylinder has exact solutions (`round_cylinder.py`), which both are held
-against. About four minutes of one core.
+against. About ten minutes of one core.
 """
 
 from __future__ import annotations
@@ -124,12 +125,12 @@ def by_simjax(case: Case) -> np.ndarray:
     return np.asarray(seen)
 
 
-def by_meep(cases: dict[str, Case], python: str) -> tuple[dict[str, np.ndarray], str]:
+def by_meep(cases: dict[str, Any], python: str, script: str = "meep_cases.py") -> tuple[dict[str, np.ndarray], str]:
     """The same of all cases by their names, and Meep's version."""
     with tempfile.TemporaryDirectory() as folder:
         asked, told = Path(folder) / "cases.json", Path(folder) / "series.npz"
         asked.write_text(json.dumps({name: asdict(case) for name, case in cases.items()}), encoding="utf-8")
-        command = [python, str(HERE / "others" / "meep_cases.py"), str(asked), str(told)]
+        command = [python, str(HERE / "others" / script), str(asked), str(told)]
         ran = subprocess.run(command, cwd=folder, capture_output=True, text=True)
         if ran.returncode:
             sys.exit(f"{python} could not run Meep (Debian: python3-meep and python3-matplotlib): {ran.stderr[-2000:]}")
@@ -331,7 +332,92 @@ def resonances(python: str):
         )
 
 
-GROUPS = {"box": to_rounding, "scattering": scattered, "resonance": resonances}
+@dataclass(frozen=True)
+class Guide:
+    """A guide along x of a permittivity and a width, in a void, that is cut by a gap about the origin.
+
+    source, ports: places of the lines across it. line: length of the mode's line in Meep. layer: thickness of layers.
+    """
+
+    model: str
+    resolution: int
+    size: tuple[float, float] = (6.0, 4.0)
+    width: float = 0.5
+    epsilon: float = 6.25
+    gap: float = 0.4
+    source: float = -1.625
+    ports: tuple[float, float] = (-1.25, 1.25)
+    line: float = 2.0
+    layer: float = 1.0
+    frequencies: tuple[float, ...] = (0.45, 0.5, 0.55)
+    middle: float = 0.5
+    end: float = 60.0
+
+
+def across_gap(case: Guide) -> np.ndarray:
+    """Complex amplitudes of the mode that the gap sends back and lets pass, over what comes, `(2, frequencies)`."""
+    core = f"where(abs(x) > {case.gap / 2!r}, {case.epsilon!r}, 1)"
+    with tempfile.TemporaryDirectory() as folder:
+        guided = sj.configure(
+            case.model,
+            grid={
+                "shape": [round(length * case.resolution) for length in case.size],
+                "lower": [-length / 2 for length in case.size],
+                "upper": [length / 2 for length in case.size],
+            },
+            boundaries={"x": "absorbing", "y": "absorbing"},
+            coefficients={"permittivity": f"where(abs(y) < {case.width / 2!r}, {core}, 1)"},
+            physics={
+                "layer_cells": round(case.layer * case.resolution),
+                "mode_sources": [
+                    {
+                        "direction": "x",
+                        "at": case.source,
+                        "frequency": case.middle,
+                        "signal": f"exp(-((t - 9)/3)**2)*sin(2*pi*{case.middle!r}*(t - 9))",
+                    }
+                ],
+            },
+            time={"end": case.end, "output_every": case.end, "courant": 0.7},
+            outputs=[
+                {"flux": {"through": {"x": x}}, "of": "energy", "name": name}
+                for x, name in zip(case.ports, ("port", "other"), strict=True)
+            ],
+            statistics=[
+                {"of": name, "frequencies": list(case.frequencies), "name": f"{name}_modes"}
+                for name in ("port", "other")
+            ],
+            output={"report": False, "animation": False, "root": folder},
+            precision="float64",
+        ).run()
+        port, other = (sj.mode_amplitudes(guided.folder, f"{name}_modes") for name in ("port", "other"))
+        return np.stack([(port.backwards / port.forwards).values[:, 0], (other.forwards / port.forwards).values[:, 0]])
+
+
+ONE_PERCENT = 0.01
+"""Of the amplitude that comes."""
+
+
+def waveguide(python: str):
+    _, middle, fine = RESOLUTIONS
+    cases = {(model, n): Guide(model, n) for model in ("maxwell_tm", "maxwell_te") for n in (middle, fine)}
+    theirs, version = by_meep({repr(key): case for key, case in cases.items()}, python, "meep_modes.py")
+    ours = {key: across_gap(case) for key, case in cases.items()}
+    yield version
+    for model, name in (("maxwell_tm", "TM"), ("maxwell_te", "TE")):
+        found = {n: ours[model, n] for n in (middle, fine)}
+        others = {n: theirs[repr((model, n))] for n in (middle, fine)}
+        for number, what in enumerate(("sends back", "lets pass")):
+            apart = np.abs(found[fine] - others[fine])[number].max()
+            changed, theirs_changed = (np.abs(of[fine] - of[middle])[number].max() for of in (found, others))
+            said = f"{name} guide, what a gap {what}"
+            yield verdict(f"{said}: difference, {fine} cells", apart, ONE_PERCENT)
+            yield verdict(
+                f"{said}: change from {middle} to {fine} cells", changed, 3 * ONE_PERCENT, meep=theirs_changed
+            )
+
+
+GROUPS = {"box": to_rounding, "scattering": scattered, "resonance": resonances, "waveguide": waveguide}
 
 
 def main():

@@ -80,6 +80,19 @@ class WaveProduct(NamedTuple):
     sign: int = 1
 
 
+class ModeOnPlane(NamedTuple):
+    """A mode of a waveguide on faces across it: the fields of a wave that goes up the axis, of amplitude one.
+
+    electric, magnetic: components across the guide, (cells,), as `WaveProduct`s have them on faces. width: of a cell
+    across the guide. wavenumber: along it; zero of a mode that does not go on.
+    """
+
+    electric: Any
+    magnetic: Any
+    width: float
+    wavenumber: float
+
+
 def at_faces(
     domain: Domain, stencil: Callable, fields: tuple, layouts, width: int, plane: FacePlane, t: Any = 0.0
 ) -> Any:

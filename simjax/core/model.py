@@ -1,7 +1,7 @@
 """The interface of a model: pure functions of time, state and parameters over one domain."""
 
 import abc
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from simjax.core.boundary import FieldLayout
 from simjax.core.domain import Domain
-from simjax.core.face_planes import WaveProduct
+from simjax.core.face_planes import ModeOnPlane, WaveProduct
 from simjax.core.measure_checks import MeasureCheck
 from simjax.core.white_noise import WhiteNoise
 from simjax.errors import ConfigurationError
@@ -340,6 +340,16 @@ class GridModel(Model):
     def energy_flux_along(self, axis: int) -> tuple[WaveProduct, ...]:
         """The products of two variables that make the energy flux of linear waves along an axis; none of others."""
         return ()
+
+    def guided_modes(
+        self, params, axis: int, place: float, frequency: float, dt: float, count: int, ends: tuple
+    ) -> Sequence[ModeOnPlane]:
+        """The first modes of a waveguide on faces across an axis, of steps of a length; ends: of their line, or None.
+
+        Raises:
+            ConfigurationError: the model has no waveguides, or not so many modes.
+        """
+        raise ConfigurationError(f"{type(self).__name__} has no waveguides; use maxwell_tm or maxwell_te.")
 
     def marks(self, params) -> dict[str, jax.Array]:
         """Places `(count, axes)` to mark in pictures, by kind: sources, receivers."""

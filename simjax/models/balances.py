@@ -153,6 +153,9 @@ class _BesideFields(_Beside, GridModel):
     def energy_flux_along(self, axis):
         return self.model.energy_flux_along(axis)
 
+    def guided_modes(self, params, axis, place, frequency, dt, count, ends):
+        return self.model.guided_modes(params, axis, place, frequency, dt, count, ends)
+
     def component_layouts(self):
         return self.model.component_layouts()
 

@@ -28,7 +28,14 @@ from simjax.models.waves.incident_setup import IncidentKeys, IncidentWave, box_o
 from simjax.models.waves.light_energy import LightEnergy
 from simjax.models.waves.light_parts import Layer, Params, Prepared, State
 from simjax.models.waves.medium import LightMedium, least
-from simjax.models.waves.mode_setup import ModeKeys, ModeSource, check_modes, mode_signals_of, planes_of
+from simjax.models.waves.mode_setup import (
+    ModeKeys,
+    ModeSource,
+    check_modes,
+    mode_signals_of,
+    modes_on_faces,
+    planes_of,
+)
 from simjax.models.waves.mode_sources import ModePlane, WithModeSources, joined
 from simjax.models.waves.pml import LIGHT, AbsorbingLayer, mirrored_layout
 from simjax.models.waves.point_sources import PointSources, gather, spread
@@ -147,7 +154,7 @@ class Maxwell(LightMedium, LightEnergy, WithIncidentWave, WithModeSources, Stagg
         along = along or AXES[electric[-1]]
         raise_first(along_refusals(along, [AXES[c] for c in electric]))
         self.check_grid("Maxwell", domain, sides, order, LIGHT, "conductor")
-        self.domain, self.polarisation, self.order, self.media = domain, polarisation, order, None
+        self.domain, self.polarisation, self.order, self.parts = domain, polarisation, order, None
         self.along = electric.index(AXES.index(along))
         self.electric_layouts, self.magnetic_layouts = layouts_of(domain.grid, sides, electric, magnetic)
         self.medium_layout = mirrored_layout(layout_of([CENTER] * ndim, sides))
@@ -209,7 +216,7 @@ class Maxwell(LightMedium, LightEnergy, WithIncidentWave, WithModeSources, Stagg
         layers = tuple(self.layer_along(axis, speed, Layer, *medium) for axis in range(self.domain.grid.ndim))
         waves = (
             self.speed_of_incident(params, impermittivity, impermeability),
-            self.shapes_of_modes(params, impermittivity, impermeability),
+            self.formed_modes(params) if self.parts is None else self.parts.modes,
         )
         return Prepared(impermittivity, decay, impermeability, layers, sources, scales, poles, *waves)
 
@@ -460,6 +467,9 @@ class Maxwell(LightMedium, LightEnergy, WithIncidentWave, WithModeSources, Stagg
         if len(magnetic) == 1:
             found = [(one, other, sign) for other, one, sign in found]
         return tuple(WaveProduct(*product) for product in found)
+
+    def guided_modes(self, params, axis, place, frequency, dt, count, ends):
+        return modes_on_faces(self, params, axis, place, frequency, dt, count, ends)
 
     def observe(self, t, state, params) -> dict[str, Array]:
         now = self.kick(t, state.lag, state, params, self.prepare(params))

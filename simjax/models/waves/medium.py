@@ -2,7 +2,7 @@
 
 import functools
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -12,6 +12,7 @@ from jax.sharding import PartitionSpec
 
 from simjax.core.boundary import FieldLayout
 from simjax.models.waves import wave_surfaces
+from simjax.models.waves.mode_sources import ModeShape
 from simjax.models.waves.poles import Pole
 from simjax.models.waves.yee import POLARISATIONS
 from simjax.ops import staggered_wave
@@ -20,13 +21,21 @@ Property = Array | tuple[Array, ...] | wave_surfaces.Function
 """A number, a value for each cell, an array for each component of the field, or a function of place."""
 
 
+class LightParts(NamedTuple):
+    """What is formed of the medium once: arrays for each component in the place of functions of `Params`, by their
+    names, of poles `pole_0`, ...; and modes of sources."""
+
+    media: dict[str, tuple[Array, ...]]
+    modes: tuple[ModeShape, ...]
+
+
 class LightMedium(eqx.Module):
     """Permittivity, permeability, conductivity and poles of `models.waves.maxwell.Maxwell`, whose class has the fields.
 
-    media: arrays for each component, in the place of functions of `Params` by their names, of poles `pole_0`, ...
+    parts: None where they are formed when they are needed.
     """
 
-    media: dict[str, tuple[Array, ...]] | None
+    parts: LightParts | None
 
     def averaged(self: Any, params):
         """Parameters in which an array for each component stands for every function of place.
@@ -36,7 +45,7 @@ class LightMedium(eqx.Module):
         These are over 233 places in each cell of a plane, 117 in space: compute them once where `Params` are to serve
         often.
         """
-        media = self._means(params) if self.media is None else self.media
+        media = self._means(params) if self.parts is None else self.parts.media
         names = [_pole_name(number) for number in range(len(params.poles))]
         poles = tuple(
             replace(pole, strength=media.get(name, pole.strength))
@@ -64,11 +73,13 @@ class LightMedium(eqx.Module):
                 found[name] = tuple(wave_surfaces.mean(self.domain, layout, given) for layout in self.electric_layouts)
         return found
 
-    def constant_parts(self, params):
-        return self._means(params) or None
+    def constant_parts(self: Any, params):
+        media = self._means(params)
+        modes = self.with_parts(LightParts(media, ())).formed_modes(params) if self.mode_sources else ()
+        return LightParts(media, modes) if media or modes else None
 
     def with_parts(self, parts):
-        return eqx.tree_at(lambda model: model.media, self, parts, is_leaf=lambda leaf: leaf is None)
+        return eqx.tree_at(lambda model: model.parts, self, parts, is_leaf=lambda leaf: leaf is None)
 
     def at_edges(self: Any, value: Array | tuple[Array, ...]) -> tuple[Array, ...]:
         """Values where the components of E are: arithmetic means of cells."""

@@ -1,5 +1,6 @@
 """Mode sources in configurations and in Python."""
 
+import math
 import numbers
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ import numpy as np
 
 from simjax.arguments import require_at_least, require_kind, require_one_of
 from simjax.core.boundary import PeriodicSide, Side
+from simjax.core.face_planes import ModeOnPlane
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, Grid
 from simjax.models.declaration import Setup
@@ -217,3 +219,30 @@ def check_modes(model: str) -> Callable[[Any], Iterator[tuple[str, str]]]:
 def mode_signals_of(setup: Setup) -> tuple[Any, ...]:
     """The signals of the mode sources of a configuration."""
     return tuple(signal_of(keys.signal, setup.values, setup.config.precision) for keys in setup.keys.mode_sources)
+
+
+def modes_on_faces(
+    model: Any, params: Any, axis: int, place: float, frequency: float, dt: float, count: int, ends: tuple
+) -> list[ModeOnPlane]:
+    """See `Model.guided_modes`."""
+    grid = model.domain.grid
+    if grid.ndim != 2:
+        raise ConfigurationError("mode_amplitudes: expected a grid of two axes, as modes in space are not known.")
+    periodic = [model.medium_layout.is_periodic(k) for k in range(2)]
+    # A leapfrog sees this frequency where time is continuous.
+    seen = math.sin(math.pi * frequency * dt) / (math.pi * dt)
+    medium, found = model.medium_of_modes(params), []
+    for number in range(count):
+        source = ModeSource(AXES[axis], place, seen, number, *ends)
+        free = source.free(grid, model.polarisation, periodic[1 - axis])
+        if count > free:
+            expected = f"expected at most {max(free, 0)}, the cells of the line"
+            raise ConfigurationError(f"mode_amplitudes: modes={count}: {expected}.")
+        plane = plane_of(source, grid, ((0, 0),) * 2, periodic, model.polarisation)
+        mode = plane.mode(model.domain, *medium)
+        electric, magnetic = (np.asarray(u, np.float64) for u in (mode.electric, mode.magnetic))
+        wavenumber, h = float(mode.wavenumber), grid.mean_spacing
+        # H on the faces is a mean over both sides, and over the times around that of E.
+        means = math.cos(0.5 * wavenumber * h[axis]) * math.cos(math.pi * frequency * dt)
+        found.append(ModeOnPlane(electric, plane.sign * means * magnetic, h[1 - axis], wavenumber))
+    return found

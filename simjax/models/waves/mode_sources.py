@@ -85,19 +85,24 @@ class WithModeSources(eqx.Module):
 
     mode_sources: eqx.AbstractVar[tuple[ModePlane, ...]]
 
-    def shapes_of_modes(self: Any, params, impermittivity, impermeability) -> tuple[ModeShape, ...]:
+    def formed_modes(self: Any, params) -> tuple[ModeShape, ...]:
         """The modes of the sources."""
         if len(self.mode_sources) != len(params.mode_signals):
             raise ConfigurationError(
                 f"Maxwell has {len(self.mode_sources)} mode source(s) and Params {len(params.mode_signals)} signal(s) "
                 "of them: expected Maxwell(..., mode_sources=...) with as many Params(..., mode_signals=...)."
             )
-        found = []
+        found, medium = [], self.medium_of_modes(params)
         for plane in self.mode_sources:
-            mode = plane.mode(self.domain, impermittivity, impermeability)
+            mode = plane.mode(self.domain, *medium)
             half, omega = 0.5 * self.domain.grid.mean_spacing[plane.axis], 2 * jnp.pi * plane.frequency
             found.append(ModeShape(mode.electric, plane.sign * mode.magnetic, mode.wavenumber * half / omega))
         return tuple(found)
+
+    def medium_of_modes(self: Any, params) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+        """1/permittivity where the components of E are, and 1/permeability where those of H are."""
+        averaged = self.averaged(params)
+        return tuple(1 / e for e in self.at_edges(averaged.permittivity)), self.inverse_at_faces(averaged.permeability)
 
     def modes_lack_electric(self: Any, t, params, prepared) -> list[list[Array]]:
         """Amounts that each component of the curl of E lacks at the planes of mode sources at time t."""
@@ -121,8 +126,7 @@ class WithModeSources(eqx.Module):
     def at_mode_sources(self: Any, params) -> dict[str, Array]:
         """Cells where a mode source cannot be, by what is wrong."""
         found: dict[str, Array] = {}
-        electric = tuple(1 / e for e in self.at_edges(params.permittivity))
-        magnetic = self.inverse_at_faces(params.permeability)
+        electric, magnetic = self.medium_of_modes(params)
         zeros = [pole.strength for pole in params.poles]
         zeros += [] if params.conductivity is None else [params.conductivity]
         losses = [u != 0 for value in zeros for u in self.at_edges(value)]

@@ -197,6 +197,7 @@ def test_amplitudes_carry_the_energy_that_passes(tmp_path):
     assert float(front.wavenumber[1, 0]) > float(front.wavenumber[1, 1]) > 0
 
 
+@pytest.mark.slow
 def test_gradients_without_stored_states_and_by_the_width_are_right():
     """A guide's energy by a number in its signal, and by what its core is made of."""
     grid = Grid((40, 24), upper=(2.0, 2.0))
