@@ -83,12 +83,13 @@ class WaveProduct(NamedTuple):
 class ModeOnPlane(NamedTuple):
     """A mode of a waveguide on faces across it: the fields of a wave that goes up the axis, of amplitude one.
 
-    electric, magnetic: components across the guide, (cells,), as `WaveProduct`s have them on faces. width: of a cell
-    across the guide. wavenumber: along it; zero of a mode that does not go on.
+    kept, turned: names of the two variables of the energy flux and their values on the faces, (cells,); in a wave that
+    goes down the axis the second have the other sign. width: of a cell across the guide. wavenumber: along it; zero of
+    a mode that does not go on.
     """
 
-    electric: Any
-    magnetic: Any
+    kept: tuple[str, Any]
+    turned: tuple[str, Any]
     width: float
     wavenumber: float
 

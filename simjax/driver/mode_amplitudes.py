@@ -1,4 +1,4 @@
-"""What the modes of a waveguide carry through a plane of a run."""
+"""Amplitudes of the modes of a waveguide that pass a plane of a run."""
 
 from __future__ import annotations
 

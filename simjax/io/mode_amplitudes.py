@@ -1,4 +1,4 @@
-"""What the modes of a waveguide carry through a plane, from the Fourier integrals of the fields there."""
+"""Amplitudes of the modes of a waveguide that pass a plane, from the Fourier integrals of the fields there."""
 
 from __future__ import annotations
 
@@ -34,11 +34,12 @@ def amplitudes_in_file(folder: Path, name: str, modes_at: ModesAt) -> xr.Dataset
     with open_output(folder, name) as opened:
         dataset = opened.isel(time=-1).load()
     dt = float(dataset.time) / int(dataset.step)
-    electric, magnetic, about = _fields_on_plane(dataset, name)
+    fields, about = _fields_on_plane(dataset, name)
     found = []
     for k, frequency in enumerate(dataset.frequency.values):
         modes = modes_at(AXES.index(about["across"]), float(about["place"]), float(frequency), dt)
-        found.append([_amplitudes(mode, electric[..., k, :], magnetic[..., k, :]) for mode in modes])
+        now = {field: values[..., k, :] for field, values in fields.items()}
+        found.append([_amplitudes(mode, now) for mode in modes])
     lead = ("member",) if "member" in dataset.dims else ()
     dims = "frequency", "mode"
     forwards, backwards, wavenumber = (
@@ -49,29 +50,25 @@ def amplitudes_in_file(folder: Path, name: str, modes_at: ModesAt) -> xr.Dataset
     return xr.Dataset({**own, "wavenumber": (dims, wavenumber)}, coordinates)
 
 
-def _amplitudes(mode: ModeOnPlane, electric: np.ndarray, magnetic: np.ndarray) -> tuple[Any, Any, float]:
-    """Amplitudes of a mode forwards and backwards in fields `(..., cells)`, and its wavenumber."""
+def _amplitudes(mode: ModeOnPlane, fields: dict[str, np.ndarray]) -> tuple[Any, Any, float]:
+    """Amplitudes of a mode forwards and backwards in fields `(..., cells)` by name, and its wavenumber."""
     goes_on = mode.wavenumber > 0
-    power = mode.width * float(mode.electric @ mode.magnetic) if goes_on else math.nan
-    # E of one mode and H of another have no product over the plane.
-    both, net = (
-        mode.width * one @ other / power for one, other in ((electric, mode.magnetic), (magnetic, mode.electric))
-    )
+    (one, kept), (other, turned) = mode.kept, mode.turned
+    power = mode.width * float(kept @ turned) if goes_on else math.nan
+    # Of two modes one field of the first and the other of the second have no product over the plane.
+    both, net = mode.width * fields[one] @ turned / power, mode.width * fields[other] @ kept / power
     scale = 0.5 * math.sqrt(2 * abs(power))
     return scale * (both + net), scale * (both - net), mode.wavenumber if goes_on else math.nan
 
 
-def _fields_on_plane(dataset: xr.Dataset, name: str) -> tuple[np.ndarray, np.ndarray, Any]:
-    """Fourier integrals of E and H across the guide, `([member,] frequency, cells)`, and what is said of the place."""
+def _fields_on_plane(dataset: xr.Dataset, name: str) -> tuple[dict[str, np.ndarray], Any]:
+    """Fourier integrals of both fields on the plane, `([member,] frequency, cells)`, and what is said of the place."""
     end = f"_{FOURIER}_{REAL}"
-    fields = [str(one).removesuffix(end) for one in dataset.data_vars if str(one).endswith(end)]
-    about = [dataset[f"{field}{end}"].attrs for field in fields]
-    parts = {
-        field.partition("_")[0]: dataset[f"{field}{end}"].values + 1j * dataset[f"{field}_{FOURIER}_{IMAGINARY}"].values
-        for field in fields
-    }
-    if {*parts} != {"electric", "magnetic"} or any("place" not in one or "outwards" in one for one in about):
+    names = [str(one).removesuffix(end) for one in dataset.data_vars if str(one).endswith(end)]
+    about = [dataset[f"{field}{end}"].attrs for field in names]
+    if len(names) != 2 or any("place" not in one or "outwards" in one for one in about):
         raise ConfigurationError(
-            f"{name}: expected an entry of statistics of the flux of energy of light through one plane, in 2-D."
+            f"{name}: expected an entry of statistics of the flux of energy of light through one plane."
         )
-    return parts["electric"], parts["magnetic"], about[0]
+    parts = ((dataset[f"{field}_{FOURIER}_{part}"].values for part in (REAL, IMAGINARY)) for field in names)
+    return {field: real + 1j * imaginary for field, (real, imaginary) in zip(names, parts, strict=True)}, about[0]

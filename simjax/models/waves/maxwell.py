@@ -436,7 +436,7 @@ class Maxwell(LightMedium, LightEnergy, WithIncidentWave, WithModeSources, Stagg
 
     def outputs(self):
         result = []
-        for field, components, layouts in self._fields():
+        for field, components, layouts in self.named_fields():
             for i, (name, layout) in enumerate(zip(components, layouts, strict=True)):
                 vector = {"vector": field, "component": i} if len(components) > 1 else {}
                 lonely = "azimuthal " if self.domain.grid.axisymmetric else ""
@@ -444,7 +444,7 @@ class Maxwell(LightMedium, LightEnergy, WithIncidentWave, WithModeSources, Stagg
                 result.append(Output(name, layout.offset, layout.units, f"{direction}{field} field", **vector))
         return tuple(result)
 
-    def _fields(self):
+    def named_fields(self):
         """Both fields with the names of their components: `electric_x`, ...; an only component has the field's."""
         for field, components, layouts in zip(
             ("electric", "magnetic"),
@@ -459,7 +459,7 @@ class Maxwell(LightMedium, LightEnergy, WithIncidentWave, WithModeSources, Stagg
         """The component of E x H along an axis."""
         names = [
             dict(zip(POLARISATIONS[self.polarisation][n], own, strict=True))
-            for n, (_, own, _) in enumerate(self._fields())
+            for n, (_, own, _) in enumerate(self.named_fields())
         ]
         (electric, magnetic), j, k = names, (axis + 1) % 3, (axis + 2) % 3
         products = ((j, k, 1), (k, j, -1))
@@ -474,7 +474,9 @@ class Maxwell(LightMedium, LightEnergy, WithIncidentWave, WithModeSources, Stagg
     def observe(self, t, state, params) -> dict[str, Array]:
         now = self.kick(t, state.lag, state, params, self.prepare(params))
         return {
-            name: u for field, names, _ in self._fields() for name, u in zip(names, getattr(now, field), strict=True)
+            name: u
+            for field, names, _ in self.named_fields()
+            for name, u in zip(names, getattr(now, field), strict=True)
         }
 
 

@@ -22,8 +22,11 @@ Property = Array | tuple[Array, ...] | wave_surfaces.Function
 
 
 class LightParts(NamedTuple):
-    """What is formed of the medium once: arrays for each component in the place of functions of `Params`, by their
-    names, of poles `pole_0`, ...; and modes of sources."""
+    """Parts that are formed of the medium once.
+
+    media: arrays for each component in the place of functions of `Params`, by their names, of poles `pole_0`, ...
+    modes: of mode sources.
+    """
 
     media: dict[str, tuple[Array, ...]]
     modes: tuple[ModeShape, ...]

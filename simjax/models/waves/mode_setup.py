@@ -232,6 +232,7 @@ def modes_on_faces(
     # A leapfrog sees this frequency where time is continuous.
     seen = math.sin(math.pi * frequency * dt) / (math.pi * dt)
     medium, found = model.medium_of_modes(params), []
+    names = [components for _, components, _ in model.named_fields()]
     for number in range(count):
         source = ModeSource(AXES[axis], place, seen, number, *ends)
         free = source.free(grid, model.polarisation, periodic[1 - axis])
@@ -244,5 +245,6 @@ def modes_on_faces(
         wavenumber, h = float(mode.wavenumber), grid.mean_spacing
         # H on the faces is a mean over both sides, and over the times around that of E.
         means = math.cos(0.5 * wavenumber * h[axis]) * math.cos(math.pi * frequency * dt)
-        found.append(ModeOnPlane(electric, plane.sign * means * magnetic, h[1 - axis], wavenumber))
+        kept, turned = (names[0][plane.electric], electric), (names[1][plane.magnetic], plane.sign * means * magnetic)
+        found.append(ModeOnPlane(kept, turned, h[1 - axis], wavenumber))
     return found

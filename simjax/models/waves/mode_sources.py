@@ -149,7 +149,7 @@ class WithModeSources(eqx.Module):
 
 
 def joined(*lists: list[list[Array]]) -> list[list[Array]]:
-    """What each component lacks, from several lists of it."""
+    """Amounts that each component lacks, from several lists of them."""
     return [sum(own, []) for own in zip(*lists, strict=True)]
 
 
