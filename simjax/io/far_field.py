@@ -34,23 +34,26 @@ def far_field(
     """The amplitude F of the wave far away from a box, in directions: p = F exp(-i k r)/r, in a plane over sqrt(r).
 
     Kirchhoff's integral over the faces of the box of the pressure and the velocity there, with Green's function of free
-    space; of light in a plane that of its only component and the other field along the faces. The phase is that of a
-    wave from the origin of the coordinates. All sources and media but the one around must lie inside the box.
+    space; of light in a plane that of its only component and the other field along the faces. Of light in space it is
+    the electric field, from the currents n x H and -n x E on the faces (Schelkunoff's equivalence principle; Taflove
+    and Hagness 2005, ch. 8). The phase is that of a wave from the origin of the coordinates. All sources and media but
+    the one around must lie inside the box.
 
     Args:
         folder: of the run.
         name: of the entry of `statistics` with `frequencies`, of a `flux` of energy out of a box.
         directions: angles in a plane, from x to y; in space vectors of length one, `(directions, 3)`.
         speed: of waves outside of the box.
-        density: of the medium of sound there. Of light permeability (`maxwell_tm`) or permittivity (`maxwell_te`).
+        density: of the medium of sound there. Of light permeability (`maxwell_tm`, `maxwell`) or permittivity
+            (`maxwell_te`).
         scattered: of what the object scatters, where the entry has a `reference`.
 
     Returns:
         Complex amplitudes `([member,] frequency, direction)`, in the units of the integral times a length, in a plane
-        its root.
+        its root; of light in space `([member,] frequency, direction, component)`.
 
     Raises:
-        ConfigurationError: there is no box of one scalar wave in the file.
+        ConfigurationError: there is no box in the file.
 
     Examples:
         >>> loud = sj.configure(
@@ -75,11 +78,18 @@ def far_field(
     flows = [str(one).removesuffix(f"_{FOURIER}_{REAL}") for one, u in dataset.data_vars.items() if "times" in u.attrs]
     flows = [one for one in flows if f"{one}_{kind}_{REAL}" in dataset]
     faces = {(about["across"], about["outwards"]) for one in flows if "outwards" in (about := _about(dataset, one))}
-    if not len(faces) == len(flows) == 2 * towards.shape[1]:
+    vector = towards.shape[1] == 3 and len(flows) == 2 * len(faces)
+    if len(faces) != 2 * towards.shape[1] or not (vector or len(flows) == len(faces)):
         raise ConfigurationError(
-            f"{name}: expected an entry of statistics of the flux of energy out of a box, {{lower, upper}}, of sound "
-            f"or of light in a plane{', with a reference' if scattered else ''}."
+            f"{name}: expected an entry of statistics of the flux of energy out of a box, {{lower, upper}}, of as many "
+            f"axes as the directions have{', with a reference' if scattered else ''}."
         )
+    lead = ("member",) if "member" in dataset.dims else ()
+    coordinates = {"frequency": dataset.frequency, "direction": np.arange(len(towards))}
+    dims = *lead, "frequency", "direction"
+    if vector:
+        found = _of_currents(dataset, flows, kind, towards, wavenumber, speed * density)
+        return xr.DataArray(found, {**coordinates, "component": [*AXES]}, (*dims, "component"), name="far_field")
     total: Any = 0.0
     for flow in flows:
         about = _about(dataset, flow)
@@ -92,9 +102,26 @@ def far_field(
         green = -0.25j * np.sqrt(2 / (math.pi * wavenumber)) * np.exp(0.25j * math.pi)
     else:
         green = np.full_like(wavenumber, 1 / (4 * math.pi))
-    lead = ("member",) if "member" in dataset.dims else ()
-    coordinates = {"frequency": dataset.frequency, "direction": np.arange(len(towards))}
-    return xr.DataArray(green[:, None] * total, coordinates, (*lead, "frequency", "direction"), name="far_field")
+    return xr.DataArray(green[:, None] * total, coordinates, dims, name="far_field")
+
+
+def _of_currents(
+    dataset: xr.Dataset, flows: Sequence[str], kind: str, towards: np.ndarray, wavenumber: np.ndarray, impedance: float
+) -> np.ndarray:
+    """The electric field far away, `([member,] frequency, direction, component)`, of currents on the faces of a box."""
+    shape = (*(dataset.sizes[dim] for dim in ("member",) if dim in dataset.sizes), len(wavenumber), len(towards), 3)
+    electric, magnetic = np.zeros(shape, complex), np.zeros(shape, complex)
+    for flow in flows:
+        about = _about(dataset, flow)
+        outwards, sign, axis = int(about["outwards"]), int(about["sign"]), AXES.index(about["across"])
+        # The product of the one component and the other has this sign in the component of the cross product on `axis`.
+        one, other = ((axis + 1) % 3, (axis + 2) % 3)[::sign]
+        electric[..., one] -= outwards * sign * _projected(dataset, f"{flow}_{kind}", about, towards, wavenumber)
+        seen = _projected(dataset, f"{about['times']}_{kind}", about, towards, wavenumber)
+        magnetic[..., other] -= outwards * sign * seen
+    across = electric - towards * np.sum(electric * towards, axis=-1, keepdims=True)
+    waves = -impedance * across + np.cross(towards, magnetic)
+    return (1j * wavenumber / (4 * math.pi))[:, None, None] * waves
 
 
 def _unit_vectors(directions: Sequence[Any]) -> np.ndarray:
