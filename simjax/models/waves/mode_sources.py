@@ -92,6 +92,8 @@ class WithModeSources(eqx.Module):
                 f"Maxwell has {len(self.mode_sources)} mode source(s) and Params {len(params.mode_signals)} signal(s) "
                 "of them: expected Maxwell(..., mode_sources=...) with as many Params(..., mode_signals=...)."
             )
+        if not self.mode_sources:
+            return ()
         found, medium = [], self.medium_of_modes(params)
         for plane in self.mode_sources:
             mode = plane.mode(self.domain, *medium)
@@ -126,24 +128,28 @@ class WithModeSources(eqx.Module):
     def at_mode_sources(self: Any, params) -> dict[str, Array]:
         """Cells where a mode source cannot be, by what is wrong."""
         found: dict[str, Array] = {}
+        if not self.mode_sources:
+            return found
         electric, magnetic = self.medium_of_modes(params)
         zeros = [pole.strength for pole in params.poles]
         zeros += [] if params.conductivity is None else [params.conductivity]
         losses = [u != 0 for value in zeros for u in self.at_edges(value)]
         for plane in self.mode_sources:
-            domain, number = self.domain, places(self.domain, plane.axis)
-            wrong = [*losses]
+            domain, number, wrong = self.domain, places(self.domain, plane.axis), [*losses]
             for u in (*electric, *magnetic):
                 line = along_block(domain, whole_line(domain, u, plane.axis, plane.face), 1 - plane.axis)
                 wrong.append(abs(u - line) > 4 * jnp.finfo(line.dtype).eps * line)
             beside = (number >= plane.face - 1) & (number <= plane.face)
+            if plane.window.first is not None and plane.window.last is not None:
+                across = places(domain, 1 - plane.axis)
+                beside = beside & (across >= plane.window.first) & (across < plane.window.last)
             found[VARIES] = found.get(VARIES, False) | beside & sum(wrong[1:], wrong[0])
             section = plane.section(domain, electric, magnetic)
             mode = plane.mode(domain, electric, magnetic)
             found[STAYS] = found.get(STAYS, False) | beside & ~(mode.square > 0)
             if plane.absorbs:
                 outside = (2 * jnp.pi * plane.frequency) ** 2 * (section.own / section.along)
-                ends = jnp.maximum(outside[plane.window.first], outside[plane.window.last - 1])
+                ends = jnp.maximum(outside[plane.window.first or 0], outside[(plane.window.last or 0) - 1])
                 found[LEAVES] = found.get(LEAVES, False) | beside & ~(mode.square > ends)
         return found
 

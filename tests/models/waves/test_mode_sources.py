@@ -269,6 +269,12 @@ def test_what_cannot_be_is_refused():
         ({}, {"mode": 5}, "mode that does not go on at its frequency"),
         ({}, {"mode": 2}, "mode that is not guided, but reaches the absorbing layers"),
         ({"coefficients.permittivity": "where(abs(y) < 0.1*x, 6.25, 1)"}, {}, "medium that varies along the guide"),
+        # Cells of the wedge beside the line of the mode do not count: its own are those of a void.
+        (
+            {"coefficients.permittivity": "where(abs(y) < 0.1*x, 6.25, 1)"},
+            {"lower": 0.2, "upper": 0.5, "mode": 1},
+            "mode that does not go on at its frequency",
+        ),
         ({"coefficients.conductivity": "where(x > 0.8, 0.1, 0)"}, {}, "conducts"),
     ],
 )
