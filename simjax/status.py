@@ -2,11 +2,7 @@
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
-
-from simjax.arguments import shown, taken_over
-from simjax.errors import ConfigurationError
 
 OK = 0
 NON_FINITE = 1
@@ -48,18 +44,7 @@ HOPELESS = ESCAPED | STEP_COLLAPSED | STEP_SHRUNK | TOLERANCE_MISSED | UNBALANCE
 
 
 def reasons(status: int) -> str:
-    """The sentence fragments of all bits set in `status`.
-
-    Raises ConfigurationError for what is no whole number.
-
-    Examples:
-        >>> sj.reasons(0), sj.reasons(1)
-        ('no fault', 'a field became infinite or not a number')
-    """
-    if np.shape(status) != () or not np.issubdtype(np.asarray(taken_over(status)).dtype, np.integer):
-        raise ConfigurationError(
-            f"reasons({shown(status)}): expected the status of one run, a whole number, such as clock.status."
-        )
+    """The sentence fragments of all bits set in `status`."""
     return " and ".join(text for bit, text in REASONS.items() if int(status) & bit) or "no fault"
 
 

@@ -57,7 +57,7 @@ class ShotFile(OnePerMember):
         return ShotFile(count=shots.count, number=NUMBER, file=str(file), signal=signal, axes=axes, digest=digest)
 
     def shots(self) -> Shots:
-        """What the file holds; silence in the place of signals that a formula or another file gives."""
+        """The shots that the file holds; silence in the place of signals that a formula or another file gives."""
         of_file = self.signal is None and Path(self.file).suffix.lower() not in SEGY
         silence = {} if of_file else {"signals": np.zeros(2), "times": np.arange(2.0)}
         return read_shots(self.file, axes=self.axes, **silence)[0]
