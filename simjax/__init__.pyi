@@ -73,7 +73,7 @@ from simjax.stepping.simulate import (
     integrate as integrate,
 )
 from simjax.stepping.checkpointing.plan import Binomial as Binomial, Budget as Budget
-from simjax.stepping.faults import status_of as status_of, raise_on_fault as raise_on_fault
+from simjax.stepping.faults import reasons as reasons, status_of as status_of, raise_on_fault as raise_on_fault
 from simjax.integrators.adaptive import error_controlled as error_controlled
 from simjax.integrators.stochastic import stochastic as stochastic
 from simjax.integrators.table import INTEGRATORS as INTEGRATORS
@@ -165,7 +165,6 @@ from simjax.errors import (
     Stopped as Stopped,
     Interrupted as Interrupted,
 )
-from simjax.status import reasons as reasons
 
 __version__: str
 _IMPORTED_AT: float

@@ -44,12 +44,7 @@ HOPELESS = ESCAPED | STEP_COLLAPSED | STEP_SHRUNK | TOLERANCE_MISSED | UNBALANCE
 
 
 def reasons(status: int) -> str:
-    """The sentence fragments of all bits set in `status`.
-
-    Examples:
-        >>> sj.reasons(0), sj.reasons(1)
-        ('no fault', 'a field became infinite or not a number')
-    """
+    """The sentence fragments of all bits set in `status`."""
     return " and ".join(text for bit, text in REASONS.items() if int(status) & bit) or "no fault"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from simjax.schema.config import Config
 from simjax.schema.config_errors import ConfigErrors, join
 from simjax.schema.devices import MeshConfig
 from simjax.schema.ensemble import values_of_members
-from simjax.schema.ensemble_section import DISTRIBUTIONS, EnsembleConfig, EnsembleKeys, Variation
+from simjax.schema.ensemble_section import DISTRIBUTIONS, EnsembleConfig, EnsembleKeys, OnePerMember, Variation
 from simjax.schema.kinds import ListOf, Real
 from simjax.schema.numbers import leads_to_some, numbers_of
 from simjax.schema.side_declarations import sides_of
@@ -41,6 +42,13 @@ def read_ensemble(
             path = f"ensemble.vary.{variation.path}"
             problems.say(path, f"{path}: expected once, and {keys.members} has a column of it; leave one of them out")
         vary.append(variation)
+    for each in _of_members(given["physics"], vary):
+        if keys.size not in (1, each.count) or table and size != each.count:
+            problems.add(
+                "ensemble.size", max(keys.size, size), f"{each.count}, one for each {each.number}; leave it out"
+            )
+        size = each.count
+        vary.append(Variation(f"physics.{each.number}", "values", tuple(map(float, range(size)))))
     _check_normal(vary, size, keys.design, given["seed"], ranges, problems)
     if keys.batch is not None and keys.batch > size:
         problems.add("ensemble.batch", keys.batch, f"at most ensemble.size={size}")
@@ -55,6 +63,21 @@ def read_ensemble(
     return EnsembleConfig(
         size, keys.batch, keys.noise, tuple(vary), keys.design, keys.group, keys.numbers, keys.statistics, keys.retry
     )
+
+
+def _of_members(physics: Any, vary: Sequence[Variation]) -> list[OnePerMember]:
+    """Values of `physics` that make a member for each of what they hold."""
+    if isinstance(physics, type):  # what is written there is wrong
+        return []
+    values = [getattr(physics, field.name) for field in dataclasses.fields(physics)]
+    named = {variation.path for variation in vary}
+    return [
+        value
+        for value in values
+        if isinstance(value, OnePerMember)
+        and getattr(physics, value.number) is None
+        and f"physics.{value.number}" not in named
+    ]
 
 
 def check_members(config: Config, problems: ConfigErrors) -> None:

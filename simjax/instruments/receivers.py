@@ -1,5 +1,7 @@
 """The instrument that records at the receivers of waves."""
 
+from collections.abc import Mapping
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -14,33 +16,42 @@ RECEIVER, RECORD = "receiver", "record"
 
 @instrument("receivers")
 class Receivers(Instrument):
-    """Records of the receivers of `physics.receivers`: the pressure of sound, the electric field of light, at each."""
+    """Records of the receivers of `physics.receivers`: the pressure of sound, the electric field of light, at each.
+
+    positions: `(receivers, axes)`, or those of every member in front.
+    """
 
     variable: str = eqx.field(static=True)
-    positions: Places = eqx.field(static=True)
+    positions: Places | tuple[Places, ...] = eqx.field(static=True)
 
     at_given_places, of_fields = True, False
 
     def read(self, view):
         numbers = view.diagnostics()
-        return jnp.stack([numbers[f"{RECEIVER}_{k}"] for k in range(len(self.positions))])
+        return jnp.stack([numbers[f"{RECEIVER}_{k}"] for k in range(self._count)])
 
     def shape(self, grid):
-        return (len(self.positions),)
+        return (self._count,)
+
+    @property
+    def _count(self) -> int:
+        return np.shape(self.positions)[-2]
 
     def layout(self, source, output, grid, units):
         points = np.asarray(self.positions)
+        dims = ("member", RECEIVER)[-points.ndim + 1 :]
         about = {"cf_role": "timeseries_id", "long_name": "number of the receiver", "units": "1"}
-        numbers = Coordinate(RECEIVER, (RECEIVER,), np.arange(len(points), dtype="i4"), about)
+        numbers = Coordinate(RECEIVER, (RECEIVER,), np.arange(self._count, dtype="i4"), about)
         places = (
-            Coordinate(AXES[k], (RECEIVER,), points[:, k], {"units": units, "long_name": f"{AXES[k]} of the receiver"})
-            for k in range(points.shape[1])
+            Coordinate(AXES[k], dims, points[..., k], {"units": units, "long_name": f"{AXES[k]} of the receiver"})
+            for k in range(points.shape[-1])
         )
         return Layout((RECEIVER,), (numbers, *places))
 
     @classmethod
     def unavailable(cls, site):
-        if (site.sections["physics"] or {}).get("receivers"):
+        physics = site.sections["physics"] or {}
+        if physics.get("receivers") or isinstance(physics.get("sources"), Mapping) and "shots" in physics["sources"]:
             return ""
         place = [0.5] * site.ndim
         return f"expected places of receivers; in a model of waves write physics.receivers, such as [{place}]"
@@ -53,4 +64,4 @@ class Receivers(Instrument):
     def made(cls, source, run):
         told = run.measure_of(f"{RECEIVER}_0")
         found = Output(RECORD, (), told.units, "record of the receiver")
-        return {RECORD: (cls(RECORD, run.config.physics.receivers), found)}
+        return {RECORD: (cls(RECORD, run.config.physics.receiver_places(run.config)), found)}

@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from simjax.arguments import shown
 from simjax.errors import ConfigurationError
 from simjax.integrators import diffrax_tables
 from simjax.integrators.implicit import DiagonallyImplicit
@@ -136,7 +137,6 @@ SCHEMES: dict[str, Callable[[], ErrorControlled]] = {
 Carpenter (2003); kvaerno5: Kvaerno (2004)."""
 
 
-@functools.cache
 def error_controlled(name: str) -> ErrorControlled:
     """The scheme of a name that estimates its error, for a `Schedule` with a tolerance.
 
@@ -158,5 +158,10 @@ def error_controlled(name: str) -> ErrorControlled:
         (3, 0)
     """
     if not isinstance(name, str) or name not in SCHEMES:
-        raise ConfigurationError(f"error_controlled({name!r}): expected one of {', '.join(SCHEMES)}.")
+        raise ConfigurationError(f"error_controlled({shown(name)}): expected one of {', '.join(SCHEMES)}.")
+    return _scheme(name)
+
+
+@functools.cache
+def _scheme(name: str) -> ErrorControlled:
     return SCHEMES[name]()

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from simjax.arguments import shown
 from simjax.core.model import ExplicitModel, Model
 from simjax.core.tendency import tendency
 from simjax.core.white_noise import WhiteNoise, standard_normals
@@ -197,7 +198,6 @@ def _shark() -> Stochastic:
 SCHEMES: dict[str, Callable[[], Stochastic]] = {"euler_maruyama": _euler_maruyama, "shark": _shark}
 
 
-@functools.cache
 def stochastic(name: str) -> Stochastic:
     """The scheme of a name for a model with `noise`, in Ito's sense.
 
@@ -226,5 +226,10 @@ def stochastic(name: str) -> Stochastic:
         >>> end = sj.integrate(walk, sj.stochastic("euler_maruyama"), {"sigma": 0.1}, start, dt=0.1, steps=10)
     """
     if not isinstance(name, str) or name not in SCHEMES:
-        raise ConfigurationError(f"stochastic({name!r}): expected one of {', '.join(SCHEMES)}.")
+        raise ConfigurationError(f"stochastic({shown(name)}): expected one of {', '.join(SCHEMES)}.")
+    return _scheme(name)
+
+
+@functools.cache
+def _scheme(name: str) -> Stochastic:
     return SCHEMES[name]()

@@ -98,7 +98,7 @@ def _variable(
     if output.standard_name:
         attributes["standard_name"] = output.standard_name
     # Coordinates that are no dimension of their own: places of stations, of points on a line, of a plane.
-    beside = [v.name for v in fixed if v.dims != (v.name,) and set(v.dims) <= {*dims}]
+    beside = [v.name for v in fixed if v.dims != (v.name,) and set(v.dims) <= {*lead, *dims}]
     if beside:
         attributes["coordinates"] = " ".join(beside)
     attributes |= described

@@ -34,6 +34,20 @@ class Variation:
         return value_name(self.path)
 
 
+@dataclass(frozen=True, kw_only=True)
+class OnePerMember:
+    """A value of a key of `physics` that holds something for each member, such as shots of a file.
+
+    Args:
+        count: how many things it holds.
+        number: the key of `physics` whose number says which of them is a member's; where neither it nor
+            `ensemble.vary` gives one, there is a member for each.
+    """
+
+    count: int
+    number: str
+
+
 @dataclass(frozen=True)
 class EnsembleConfig:
     """The section `ensemble`, read: how many members, and what differs between them."""

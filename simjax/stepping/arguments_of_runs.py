@@ -90,10 +90,21 @@ def shapes_told(model: Model, params: Any, state: Any) -> Iterator[None]:
 
 
 def _misfit(model: Model, state: Any) -> str | None:
-    """A sentence on the first array of the state whose last axes are not those of the cells; None if there is none."""
+    """A sentence on the first array of the state whose last axes are not those of the cells; None if there is none.
+
+    And on states that are stacked, of models whose fields each are one array.
+    """
     if not isinstance(model, GridModel):
         return None
     cells = model.domain.block_shape
+    shapes = [jnp.shape(leaf) for leaf in jax.tree.leaves(state)]
+    stacked = {shape[:1] for shape in shapes if shape[1:] in ((), cells)} if all(shapes) else set()
+    fields = sum(len(layouts) for layouts in model.component_layouts().values())
+    if len(stacked) == 1 and fields <= sum(shape[1:] == cells for shape in shapes):
+        return (
+            f"state has arrays of shape {(*stacked.pop(), *cells)}: expected {cells}, the cells of the grid; write "
+            "jax.vmap for several states at once."
+        )
     for path, leaf in jax.tree_util.tree_leaves_with_path(state):
         shape = jnp.shape(leaf)
         if shape[len(shape) - len(cells) :] != cells:

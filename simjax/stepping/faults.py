@@ -6,15 +6,33 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from simjax.arguments import require_kind
-from simjax.errors import NumericalError
-from simjax.status import FRAME_UNFINISHED, OK, STEP_COLLAPSED, STEP_SHRUNK, TOLERANCE_MISSED, reasons
+from simjax.arguments import require_kind, shown, taken_over
+from simjax.errors import ConfigurationError, NumericalError
+from simjax.status import FRAME_UNFINISHED, OK, STEP_COLLAPSED, STEP_SHRUNK, TOLERANCE_MISSED
+from simjax.status import reasons as known_reasons
 from simjax.stepping.clock import Clock, Schedule, elapsed_of
 
 
 def is_traced(clock: Clock) -> bool:
     """Tell whether the clock is traced, as within jit, vmap and shard_map."""
     return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(clock))
+
+
+def reasons(status: int) -> str:
+    """The sentence fragments of all bits set in `status`.
+
+    Raises ConfigurationError for what is no whole number.
+
+    Examples:
+        >>> sj.reasons(0), sj.reasons(1)
+        ('no fault', 'a field became infinite or not a number')
+    """
+    given = taken_over(status)
+    if np.shape(given) != () or not np.issubdtype(np.asarray(given).dtype, np.integer):
+        raise ConfigurationError(
+            f"reasons({shown(status)}): expected the status of one run, a whole number, such as clock.status."
+        )
+    return known_reasons(int(given))
 
 
 def status_of(clock: Clock, schedule: Schedule | None = None) -> str:
@@ -36,7 +54,7 @@ def status_of(clock: Clock, schedule: Schedule | None = None) -> str:
         return "no fault"
     number = int(faulty[0])
     one = jax.tree.map(lambda leaf: np.atleast_1d(np.asarray(leaf)).ravel()[number], clock)
-    text = f"{reasons(int(one.status))}, in frame {int(one.frame)} (counted from 0), after step {int(one.step)}"
+    text = f"{known_reasons(int(one.status))}, in frame {int(one.frame)} (counted from 0), after step {int(one.step)}"
     if schedule is not None:
         text += f" at t={float(times_on_host(one, schedule)):.6g}"
     if int(one.status) & (STEP_COLLAPSED | STEP_SHRUNK):

@@ -451,7 +451,7 @@ def _planned(model: Model, integrator, params, checkpoint: Checkpoint, frames: i
     stages, values = 1, None
     if integrator is not None and not isinstance(model, SelfSteppingModel):
         stages, values = integrator.kept_stages(model), integrator.kept_values()
-    memory = device_memory() if checkpoint == "auto" else None
+    memory = device_memory() if isinstance(checkpoint, str) and checkpoint == "auto" else None
     if memory is not None:
         memory //= members_of((params, *carry))
     found = plan(

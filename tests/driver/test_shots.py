@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import simjax as sj
+from simjax.driver.functional import functional_parts
 from simjax.errors import ConfigurationError, NumericalError
 from simjax.models.waves.point_sources import SampledSignal
 
@@ -248,6 +249,14 @@ def test_a_signal_is_zero_before_and_after_its_samples():
     found = [float(signal(t)[0]) for t in (0.09, 0.1, 0.15, 0.2, 0.21)]
     # Rounding of the place between two samples.
     np.testing.assert_allclose(found, [0.0, 1.0, 2.0, 3.0, 0.0], rtol=0, atol=1e-14)
+
+
+def test_stacked_states_are_refused():
+    """Of a model whose state has a number beside its fields."""
+    parts = functional_parts(sound(boundaries=WALLS).config)
+    two = jax.tree.map(lambda u: jnp.stack([u, u]), parts.state)
+    with pytest.raises(ConfigurationError, match=re.escape("state has arrays of shape (2, 20, 16): expected (20, 16)")):
+        sj.simulate(parts.model, parts.integrator, parts.params, two, parts.schedule, frames=1)
 
 
 def test_runs_that_take_no_shots_refuse_them(run):

@@ -103,3 +103,5 @@ def test_other_names_are_refused():
     with pytest.raises(ConfigurationError) as caught:
         sj.error_controlled("rk4")
     assert str(caught.value) == "error_controlled('rk4'): expected one of tsit5, bosh3, dopri8, kvaerno5, kencarp4."
+    with pytest.raises(ConfigurationError, match=r"error_controlled\(\['tsit5'\]\): expected one of tsit5"):
+        sj.error_controlled(["tsit5"])  # pyright: ignore[reportArgumentType]

@@ -382,3 +382,5 @@ def test_seeds_that_are_none_are_refused(seed):
 def test_a_scheme_of_another_name_is_refused():
     with pytest.raises(sj.ConfigurationError, match=r"stochastic\('milstein'\): expected one of euler_maruyama, shark"):
         sj.stochastic("milstein")
+    with pytest.raises(sj.ConfigurationError, match=r"stochastic\(\{\}\): expected one of euler_maruyama, shark"):
+        sj.stochastic({})

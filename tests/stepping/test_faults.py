@@ -253,5 +253,18 @@ def test_all_devices_hold_no_number():
 
 def test_words_for_faults():
     assert "infinite" in sj.reasons(NON_FINITE)
+    assert sj.reasons(np.int64(NON_FINITE)) == sj.reasons(jnp.asarray(NON_FINITE)) == sj.reasons(NON_FINITE)
     with pytest.raises(ConfigurationError, match="expected one of 'raise', 'nan', 'keep'"):
         run(0.1, on_fault="ignore")
+
+
+@pytest.mark.parametrize("status", ["text", None, 1.5, np.ones(2, int)])
+def test_words_are_of_whole_numbers(status):
+    with pytest.raises(ConfigurationError, match=r"reasons\(.*\): expected the status of one run, a whole number"):
+        sj.reasons(status)
+
+
+@pytest.mark.parametrize("checkpoint", [np.ones(2), jnp.ones(2), [1]])
+def test_a_plan_that_is_an_array_is_refused(checkpoint):
+    with pytest.raises(ConfigurationError, match=r"checkpoint=.*: expected 'auto', 'none', .* or Budget"):
+        run(0.1, checkpoint=checkpoint)

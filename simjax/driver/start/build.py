@@ -129,7 +129,8 @@ def describe_model(config: Config, domain: Domain) -> tuple[GridModel, Any]:
     dtype = jnp.dtype(config.precision)
 
     def describe():
-        values = {name: jnp.zeros((), dtype) for name in _named_numbers(config)}
+        varied = (variation.value_name for variation in config.ensemble.vary)
+        values = {name: jnp.zeros((), dtype) for name in (*_named_numbers(config), *varied)}
         whole = jnp.zeros(domain.grid.shape, dtype)
         coefficients = {
             field.name: (whole,) * len(field.components(domain.grid.ndim)) for field in config.schema.coefficients

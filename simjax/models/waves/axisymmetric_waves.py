@@ -16,6 +16,7 @@ from simjax.core.domain import Domain
 from simjax.grid import FACE
 from simjax.models.axisymmetric_grid import ASKED, RINGS, Across, lower_radii, radii
 from simjax.models.waves.pml import OpenFace
+from simjax.models.waves.shot_setup import single_sources
 from simjax.ops.axisymmetric_divergence import RADIAL
 from simjax.ops.spacing import Spacing
 from simjax.schema.exclusions import Exclusion, Exclusions, Feature
@@ -55,7 +56,7 @@ def source_refusals(config: Any, rings: bool) -> Iterator[tuple[str, str]]:
 
     rings: whether sources are currents around the axis, which have radii, and not points on it.
     """
-    for number, source in enumerate(config.physics.sources):
+    for number, source in enumerate(single_sources(config.physics)):
         radius = source.position[RADIAL]
         path = f"physics.sources[{number}].position[{RADIAL}]"
         if rings and radius <= 0:

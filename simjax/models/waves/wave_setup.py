@@ -11,7 +11,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
-from simjax.errors import ConfigurationError
+from simjax.errors import ConfigurationError, SimjaxError
+from simjax.grid import AXES
 from simjax.io.memory import require_memory_for_text
 from simjax.models.axisymmetric_grid import across_of_configuration
 from simjax.models.declaration import Setup
@@ -19,9 +20,10 @@ from simjax.models.formulas import FormulaValue, Values
 from simjax.models.waves import axisymmetric_waves
 from simjax.models.waves.pml import layer_refusals
 from simjax.models.waves.point_sources import SampledSignal
+from simjax.models.waves.shot_setup import ShotFile, points_of_shot, receivers_of, shot_refusals, single_sources
 from simjax.schema.config_errors import ConfigErrors, unended
 from simjax.schema.formula import Formula
-from simjax.schema.kinds import Integer, ListOf, Nested, Plain, Real, key
+from simjax.schema.kinds import Choice, Integer, ListOf, Nested, Plain, Real, key
 from simjax.schema.locate import input_folders
 
 
@@ -71,13 +73,18 @@ class Positions(ListOf):
 
 @dataclass(frozen=True)
 class Sources(ListOf):
-    """A list of sources, or {file: NAME.csv, signal: ...} of sources that send the same."""
+    """A list of sources, {file: NAME.csv, signal: ...} of sources that send the same, or {shots: FILE}."""
 
     @property
     def allowed(self) -> str:
-        return f"{super().allowed}, or {{file: NAME.csv, signal: ...}} with the number per axis of each in a line"
+        return (
+            f"{super().allowed}, or {{file: NAME.csv, signal: ...}} with the number per axis of each in a line, or "
+            "{shots: FILE}"
+        )
 
-    def read(self, path: str, value: Any, problems: ConfigErrors) -> tuple | None:
+    def read(self, path: str, value: Any, problems: ConfigErrors) -> Any:
+        if isinstance(value, Mapping) and "shots" in value:
+            return self._read_shots(path, value, problems)
         if not isinstance(value, Mapping) or "signal" not in value:
             return super().read(path, value, problems)
         placed = {key: given for key, given in value.items() if key != "signal"}
@@ -85,6 +92,31 @@ class Sources(ListOf):
         if found is None:
             return None
         return super().read(path, [{"position": place, "signal": value["signal"]} for place in found[1]], problems)
+
+    def write(self, value: Any) -> Any:
+        return value.write() if isinstance(value, ShotFile) else super().write(value)
+
+    def _read_shots(self, path: str, value: Mapping, problems: ConfigErrors) -> ShotFile | None:
+        for name in value:
+            if name not in ("shots", "signal", "axes"):
+                problems.unknown(path, str(name), ("shots", "signal", "axes"))
+                return None
+        signal = Signal().read(f"{path}.signal", value["signal"], problems) if "signal" in value else None
+        axes = ListOf(Choice(AXES), 1, 3, noun="axes").read(f"{path}.axes", value.get("axes", ("x", "z")), problems)
+        if axes is None or signal is None and "signal" in value:
+            return None
+        if not isinstance(value["shots"], str):
+            problems.add(f"{path}.shots", value["shots"], "the name of a file of shots, NetCDF or SEG-Y")
+            return None
+        file = _found(value["shots"])
+        if file is None:
+            problems.say(f"{path}.shots", f"{path}.shots = {value['shots']!r}: no such file")
+            return None
+        try:
+            return ShotFile.of(file, signal, axes)
+        except (SimjaxError, OSError) as error:
+            problems.say(f"{path}.shots", unended(f"{path}.shots = {value['shots']!r}: {error}"))
+            return None
 
 
 def _from_file(
@@ -94,9 +126,7 @@ def _from_file(
     if set(value) != {"file"} or not isinstance(value["file"], str):
         problems.add(path, dict(value), allowed)
         return None
-    name = Path(value["file"]).expanduser()
-    candidates = [name] if name.is_absolute() else [folder / name for folder in input_folders(())]
-    found = next((candidate.resolve() for candidate in candidates if candidate.is_file()), None)
+    found = _found(value["file"])
     if found is None:
         problems.say(f"{path}.file", f"{path}.file = {value['file']!r}: no such file")
         return None
@@ -105,6 +135,13 @@ def _from_file(
     except ConfigurationError as error:
         problems.say(f"{path}.file", f"{path}.file: {error}")
         return None
+
+
+def _found(given: str) -> Path | None:
+    """The file of a name, where there is one."""
+    name = Path(given).expanduser()
+    candidates = [name] if name.is_absolute() else [folder / name for folder in input_folders(())]
+    return next((candidate.resolve() for candidate in candidates if candidate.is_file()), None)
 
 
 def read_positions(file: str | Path) -> list[list[float]]:
@@ -185,6 +222,15 @@ class WaveKeys:
         units="m",
         about="where the field is recorded, anywhere in the box",
     )
+    shot: float | None = key(
+        Real(low=0.0, optional=True),
+        None,
+        about="number of the one shot of a file that is fired; null: all, a member each",
+    )
+
+    def receiver_places(self, config: Any) -> tuple:
+        """Places of the receivers: `(receivers, axes)`, or those of each member in front."""
+        return receivers_of(config)
 
 
 def check_waves(config: Any, wall: str = "rigid", rings: bool = False) -> Iterator[tuple[str, str]]:
@@ -200,7 +246,8 @@ def check_waves(config: Any, wall: str = "rigid", rings: bool = False) -> Iterat
     yield from axisymmetric_waves.refusals(across_of_configuration(config), physics.order, wall)
     if grid.axisymmetric:
         yield from axisymmetric_waves.source_refusals(config, rings)
-    for number, source in enumerate(physics.sources):
+    yield from shot_refusals(config)
+    for number, source in enumerate(single_sources(physics)):
         path = f"physics.sources[{number}]"
         yield from _check_position(f"{path}.position", source.position, grid)
         if isinstance(source.signal, Formula):
@@ -292,6 +339,9 @@ def named_formula(formula: Formula, values: Values) -> FormulaValue:
 def points_of(setup: Setup) -> dict[str, Any]:
     """Sources, their signals, and receivers, as parameters."""
     dtype, keys = jnp.dtype(setup.config.precision), setup.keys
+    if isinstance(keys.sources, ShotFile):
+        own = None if keys.sources.signal is None else signal_of(keys.sources.signal, setup.values, dtype)
+        return points_of_shot(keys.sources, setup.values, own, dtype)
     return {
         "sources": jnp.asarray([s.position for s in keys.sources], dtype) if keys.sources else None,
         "signals": tuple(signal_of(source.signal, setup.values, dtype) for source in keys.sources),

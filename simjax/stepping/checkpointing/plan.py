@@ -5,7 +5,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from simjax.arguments import require_count, require_one_of
+from simjax.arguments import require_count, require_one_of, shown
 from simjax.errors import ConfigurationError
 from simjax.schema.storage_section import STORAGE
 from simjax.stencil.formulation import fresh_memory_is_dear
@@ -147,6 +147,8 @@ def plan(
         return Plan("binomial", frames, steps, between, within, again, state_bytes, checkpoint.host, checkpoint.dtype)
     if isinstance(checkpoint, Budget):
         return _cheapest(checkpoint, frames, steps, state_bytes, stages, values)
+    if not isinstance(checkpoint, str):
+        raise _no_plan(checkpoint)
     if checkpoint == "auto":
         most = AUTO_BYTES if memory is None else int(AUTO_SHARE * memory)
         found = plan(
@@ -172,9 +174,13 @@ def plan(
     if checkpoint in ("none", "every_stage", "every_step"):
         states = total * (stages if checkpoint == "every_stage" else 1)
         return Plan(checkpoint, frames, steps, 0, states, 0, state_bytes)
-    raise ConfigurationError(
-        f"checkpoint={checkpoint!r}: expected 'auto', 'none', 'every_few', 'every_stage', 'every_step', 'two_level', "
-        "'reverse', Binomial(states=...) or Budget(bytes=...)."
+    raise _no_plan(checkpoint)
+
+
+def _no_plan(checkpoint: Any) -> ConfigurationError:
+    return ConfigurationError(
+        f"checkpoint={shown(checkpoint)}: expected 'auto', 'none', 'every_few', 'every_stage', 'every_step', "
+        "'two_level', 'reverse', Binomial(states=...) or Budget(bytes=...)."
     )
 
 
