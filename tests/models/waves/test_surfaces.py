@@ -209,7 +209,7 @@ def test_formulas_of_a_configuration_are_averaged_once():
     )
     # Noise is known at centres alone, and a constant is a number.
     assert simulation.params.permeability.shape == (12, 16) and simulation.params.conductivity.shape == ()
-    once = CompiledFieldRun(simulation.config).files[PARTS].tree
+    once = CompiledFieldRun(simulation.config).files[PARTS].tree.media
     expected = averaged(light(sj.Grid((12, 16))), lambda x, y: jnp.where(x < 0.43, 2.0, 6.0))
     assert once.keys() == {"permittivity"}
     for one, other in zip(once["permittivity"], expected, strict=True):
