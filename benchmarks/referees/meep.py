@@ -97,6 +97,15 @@ def places(case: Case, fine: int) -> list[np.ndarray]:
     return np.meshgrid(*lines, indexing="ij", sparse=True)
 
 
+def grid_about_origin(case: Any) -> dict[str, list]:
+    """The section `grid` of a case with a size and a resolution."""
+    return {
+        "shape": [round(length * case.resolution) for length in case.size],
+        "lower": [-length / 2 for length in case.size],
+        "upper": [length / 2 for length in case.size],
+    }
+
+
 def by_simjax(case: Case) -> np.ndarray:
     """The field at the probes after every step, `(steps, probes)`."""
     pulse = case.pulse
@@ -104,11 +113,7 @@ def by_simjax(case: Case) -> np.ndarray:
     signal = f"exp(-({since}/{pulse['width']!r})**2)*sin(2*pi*{pulse['frequency']!r}*{since})"
     box = sj.configure(
         case.model,
-        grid={
-            "shape": [round(length * case.resolution) for length in case.size],
-            "lower": [-length / 2 for length in case.size],
-            "upper": [length / 2 for length in case.size],
-        },
+        grid=grid_about_origin(case),
         physics={
             "along": case.along,
             "layer_cells": round(case.layer * case.resolution) or 1,
@@ -360,11 +365,7 @@ def across_gap(case: Guide) -> np.ndarray:
     with tempfile.TemporaryDirectory() as folder:
         guided = sj.configure(
             case.model,
-            grid={
-                "shape": [round(length * case.resolution) for length in case.size],
-                "lower": [-length / 2 for length in case.size],
-                "upper": [length / 2 for length in case.size],
-            },
+            grid=grid_about_origin(case),
             boundaries={"x": "absorbing", "y": "absorbing"},
             coefficients={"permittivity": f"where(abs(y) < {case.width / 2!r}, {core}, 1)"},
             physics={

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
+from simjax.errors import ConfigurationError
 from simjax.grid import AXES
 from simjax.models.closure import Closure
+from simjax.schema.config_errors import unended
 from simjax.schema.formula import COORDINATES, Formula
 
 if TYPE_CHECKING:
@@ -31,6 +33,15 @@ class FormulaValue(eqx.Module):
         if noise is not None:
             namespace["noise"] = noise
         return self.formula(namespace, jnp)
+
+
+def formula_refusals(path: str, value: Any, names: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """A sentence on a value that is a formula and names something else than `names`, with its key path."""
+    if isinstance(value, Formula):
+        try:
+            value.check_names(tuple(names))
+        except ConfigurationError as error:
+            yield path, unended(f"{path}: {error}")
 
 
 class FormulaForce(eqx.Module):

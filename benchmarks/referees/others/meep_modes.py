@@ -1,10 +1,8 @@
 """Runs guides of `referees/meep.py` in Meep, with an interpreter that has it: `meep_modes.py CASES.json SERIES.npz`."""
 
-import json
-import sys
-
 import meep as mp
 import numpy as np
+from meep_cases import main
 
 
 def scattered(case):
@@ -45,13 +43,5 @@ def scattered(case):
     return np.conj([port[:, 1] / port[:, 0], other[:, 0] / port[:, 0]])
 
 
-def main():
-    mp.verbosity(0)
-    cases, result = sys.argv[1:]
-    with open(cases, encoding="utf-8") as text:
-        found = {name: scattered(case) for name, case in json.load(text).items()}
-    np.savez(result, meep=mp.__version__, **found)
-
-
 if __name__ == "__main__":
-    main()
+    main(scattered)

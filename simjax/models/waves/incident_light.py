@@ -76,8 +76,5 @@ class WithIncidentWave(eqx.Module):
             return {}
         beside = box.sides(self.domain, self.medium_layout)
         properties = [*self.at_edges(params.permittivity), *self.inverse_at_faces(params.permeability)]
-        wrong = [u != box.corner(self.domain, u) for u in properties]
-        zeros = [pole.strength for pole in params.poles]
-        zeros += [] if params.conductivity is None else [params.conductivity]
-        wrong += [u != 0 for value in zeros for u in self.at_edges(value)]
+        wrong = [u != box.corner(self.domain, u) for u in properties] + self.lossy(params)
         return {VARIES: beside & sum(wrong[1:], wrong[0])}

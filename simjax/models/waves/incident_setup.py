@@ -6,16 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from simjax.core.boundary import PeriodicSide, Side
-from simjax.errors import ConfigurationError
+from simjax.core.boundary import Side
 from simjax.grid import AXES, Grid
 from simjax.models.declaration import Setup
+from simjax.models.formulas import formula_refusals
 from simjax.models.waves.incident import IncidentBox
-from simjax.models.waves.pml import AbsorbingSide
+from simjax.models.waves.margins import Margins, nearest_face, place_of_face, uniform_refusals
 from simjax.models.waves.wave_setup import Signal, signal_of
 from simjax.models.waves.yee import POLARISATION_OF, POLARISATIONS
-from simjax.schema.config_errors import raise_first, unended
-from simjax.schema.formula import Formula
+from simjax.schema.config_errors import raise_first
 from simjax.schema.kinds import Choice, ListOf, Nested, Real, Text, key
 
 DIRECTIONS = tuple(f"{sign}{axis}" for axis in AXES for sign in ("", "-"))
@@ -76,9 +75,7 @@ def box_of(
     Raises:
         ConfigurationError: there cannot be such a wave.
     """
-    margins = [[layer_cells * isinstance(side, AbsorbingSide) for side in pair] for pair in sides]
-    periodic = [isinstance(pair[0], PeriodicSide) for pair in sides]
-    raise_first(refusals(wave, grid, margins, periodic, order, polarisation))
+    raise_first(refusals(wave, grid, Margins.of_sides(sides, layer_cells), order, polarisation))
     first, last = zip(*_faces(wave, grid), strict=True)
     axis = AXES.index(wave.direction[-1])
     electric, magnetic = POLARISATIONS[polarisation]
@@ -98,28 +95,19 @@ def _component(wave: IncidentWave, electric: Sequence[int]) -> int:
 
 def _faces(wave: IncidentWave, grid: Grid) -> list[tuple[int | None, int | None]]:
     """Numbers of the faces at the box's sides, for each axis."""
-    places = zip(wave.lower, wave.upper, grid.lower, grid.mean_spacing, strict=True)
     return [
-        (None, None) if low is None or high is None else (round((low - begin) / h), round((high - begin) / h))
-        for low, high, begin, h in places
+        (None, None) if low is None or high is None else (nearest_face(grid, k, low), nearest_face(grid, k, high))
+        for k, (low, high) in enumerate(zip(wave.lower, wave.upper, strict=True))
     ]
 
 
 def refusals(
-    wave: IncidentWave,
-    grid: Any,
-    margins: Sequence[Sequence[int]],
-    periodic: Sequence[bool],
-    order: int,
-    polarisation: str,
+    wave: IncidentWave, grid: Any, margins: Margins, order: int, polarisation: str
 ) -> Iterator[tuple[str, str]]:
-    """Sentences on a wave that there cannot be, each with its key path.
-
-    grid: with shape, lower and upper. margins: cells of layers at both sides of each axis.
-    """
-    plain = "expected a Cartesian grid of equal cells and physics.order: 2 beside it"
-    if order != 2 or grid.axisymmetric or any(line is not None for line in grid.stretch or ()):
-        yield PATH, f"{PATH} is given: {plain}"
+    """Sentences on a wave that there cannot be, each with its key path; grid: with shape, lower and upper."""
+    unfit = [*uniform_refusals(PATH, grid, order)]
+    if unfit:
+        yield from unfit
         return
     axes = len(grid.shape)
     for name in ("lower", "upper"):
@@ -136,23 +124,22 @@ def refusals(
         expected = f"expected {' or '.join(possible)}, a component of E across the direction"
         yield f"{PATH}.along", f"{PATH}.along = {wave.along}: {expected}"
     for axis, ends in enumerate(zip(wave.lower, wave.upper, strict=True)):
-        yield from _along_axis(wave, grid, margins[axis], periodic[axis], axis, *ends)
+        yield from _along_axis(wave, grid, margins, axis, *ends)
 
 
-def _along_axis(wave, grid, margins, periodic, axis: int, low, high) -> Iterator[tuple[str, str]]:
+def _along_axis(wave, grid, margins: Margins, axis: int, low, high) -> Iterator[tuple[str, str]]:
     name, path = AXES[axis], f"{PATH}.lower[{axis}]"
-    if low is None and high is None and periodic and wave.direction[-1] != name:
+    if low is None and high is None and margins.periodic[axis] and wave.direction[-1] != name:
         return
     if low is None or high is None:
         across = "null at both ends along a periodic axis across the direction, or numbers"
         yield path, f"{PATH} has null along {name}: expected {across}"
         return
-    n, begin = grid.shape[axis], grid.lower[axis]
-    h = (grid.upper[axis] - begin) / n
-    first, last = round((low - begin) / h), round((high - begin) / h)
-    least, most = margins[0] + 2, n - margins[1] - 2
+    first, last = (nearest_face(grid, axis, end) for end in (low, high))
+    least, most = margins.room(grid, axis)
     if not least <= first < last <= most:
-        room = f"from {begin + least * h:g} to {begin + most * h:g}, two cells from sides and layers"
+        begin, end = (place_of_face(grid, axis, number) for number in (least, most))
+        room = f"from {begin:g} to {end:g}, two cells from sides and layers"
         yield path, f"{PATH} reaches from {low:g} to {high:g} along {name}: expected a box within the range {room}"
 
 
@@ -163,17 +150,9 @@ def check_incident(model: str) -> Callable[[Any], Iterator[tuple[str, str]]]:
         keys = config.physics.incident
         if keys is None:
             return
-        pairs = [[pair.lower.kind, pair.upper.kind] for pair in config.boundaries]
-        margins = [[config.physics.layer_cells * (kind == "absorbing") for kind in pair] for pair in pairs]
-        periodic = ["periodic" in pair for pair in pairs]
-        yield from refusals(
-            keys.wave, config.grid, margins, periodic, config.physics.order, POLARISATION_OF.get(model, "tm")
-        )
-        if isinstance(keys.signal, Formula):
-            try:
-                keys.signal.check_names(("t", *config.parameters))
-            except ConfigurationError as error:
-                yield f"{PATH}.signal", unended(f"{PATH}.signal: {error}")
+        margins, polarisation = Margins.of_configuration(config), POLARISATION_OF.get(model, "tm")
+        yield from refusals(keys.wave, config.grid, margins, config.physics.order, polarisation)
+        yield from formula_refusals(f"{PATH}.signal", keys.signal, ("t", *config.parameters))
 
     return check
 

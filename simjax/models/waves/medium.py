@@ -88,6 +88,12 @@ class LightMedium(eqx.Module):
         """Values where the components of E are: arithmetic means of cells."""
         return value if isinstance(value, tuple) else self._of_cells(value, self.electric_layouts)
 
+    def lossy(self: Any, params) -> list[Array]:
+        """Cells where the medium conducts or has a pole, of each of these and each component of E."""
+        values = [pole.strength for pole in params.poles]
+        values += [] if params.conductivity is None else [params.conductivity]
+        return [u != 0 for value in values for u in self.at_edges(value)]
+
     def over_permittivity(self: Any, pole: Pole, impermittivity: tuple[Array, ...]) -> Pole:
         """A pole with its strength over the permittivity where the components of E are."""
         strengths = zip(self.at_edges(pole.strength), impermittivity, strict=True)

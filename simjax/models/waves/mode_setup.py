@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 
 from simjax.arguments import require_at_least, require_kind, require_one_of
-from simjax.core.boundary import PeriodicSide, Side
+from simjax.core.boundary import Side
 from simjax.core.face_planes import ModeOnPlane
 from simjax.errors import ConfigurationError
 from simjax.grid import AXES, Grid
 from simjax.models.declaration import Setup
+from simjax.models.formulas import formula_refusals
 from simjax.models.waves.guided_modes import Window
+from simjax.models.waves.margins import Margins, nearest_face, place_of_face, uniform_refusals
 from simjax.models.waves.mode_sources import ModePlane
-from simjax.models.waves.pml import AbsorbingSide
 from simjax.models.waves.wave_setup import Signal, signal_of
 from simjax.models.waves.yee import POLARISATION_OF, POLARISATIONS
-from simjax.schema.config_errors import raise_first, unended
-from simjax.schema.formula import Formula
+from simjax.schema.config_errors import raise_first
 from simjax.schema.kinds import Choice, Integer, ListOf, Nested, Real, key
 
 DIRECTIONS = ("x", "-x", "y", "-y")
@@ -70,18 +70,14 @@ class ModeSource:
         ends = self.lower, self.upper
         sides = grid.lower[across], grid.upper[across]
         places = [side if end is None else end for end, side in zip(ends, sides, strict=True)]
-        return (_face(grid, axis, self.at), _face(grid, across, places[0]), _face(grid, across, places[1]))
+        first, last = (nearest_face(grid, across, place) for place in places)
+        return nearest_face(grid, axis, self.at), first, last
 
     def free(self, grid: Grid, polarisation: str, periodic: bool) -> int:
         """The number of modes on its line; periodic: across the guide."""
         _, first, last = self.faces(grid)
         whole = periodic and self.lower is None and self.upper is None
         return last - first - (polarisation == "tm" and not whole)
-
-
-def _face(grid: Grid, axis: int, place: float) -> int:
-    h = (grid.upper[axis] - grid.lower[axis]) / grid.shape[axis]
-    return round((place - grid.lower[axis]) / h)
 
 
 @dataclass(frozen=True)
@@ -123,24 +119,21 @@ def planes_of(
     Raises:
         ConfigurationError: there cannot be such a source.
     """
-    layers = [[layer_cells * isinstance(side, AbsorbingSide) for side in pair] for pair in sides]
-    periodic = [isinstance(pair[0], PeriodicSide) for pair in sides]
+    margins = Margins.of_sides(sides, layer_cells)
     for number, source in enumerate(sources):
-        raise_first(refusals(f"{PATH}[{number}]", source, grid, layers, periodic, order, polarisation))
-    return tuple(plane_of(source, grid, layers, periodic, polarisation) for source in sources)
+        raise_first(refusals(f"{PATH}[{number}]", source, grid, margins, order, polarisation))
+    return tuple(plane_of(source, grid, margins, polarisation) for source in sources)
 
 
-def plane_of(
-    source: ModeSource, grid: Grid, layers: Sequence[Sequence[int]], periodic: Sequence[bool], polarisation: str
-) -> ModePlane:
+def plane_of(source: ModeSource, grid: Grid, margins: Margins, polarisation: str) -> ModePlane:
     """The plane of a source, which `refusals` has nothing against."""
     electric, magnetic = POLARISATIONS[polarisation]
     axis, across, upwards = source.axis, 1 - source.axis, len(source.direction) == 1
     face, first, last = source.faces(grid)
-    whole = periodic[across] and source.lower is None and source.upper is None
+    whole = margins.periodic[across] and source.lower is None and source.upper is None
     window = Window(polarisation == "tm", *((None, None) if whole else (first, last)))
-    n = grid.shape[across]
-    absorbs = first < layers[across][0] or last > n - layers[across][1]
+    before, after = margins.layers[across]
+    absorbs = first < before or last > grid.shape[across] - after
     components = (2, across) if polarisation == "tm" else (across, 2)
     numbers = electric.index(components[0]), magnetic.index(components[1])
     along = (magnetic if polarisation == "tm" else electric).index(axis)
@@ -151,30 +144,21 @@ def plane_of(
 
 
 def refusals(
-    path: str,
-    source: ModeSource,
-    grid: Any,
-    layers: Sequence[Sequence[int]],
-    periodic: Sequence[bool],
-    order: int,
-    polarisation: str,
+    path: str, source: ModeSource, grid: Any, margins: Margins, order: int, polarisation: str
 ) -> Iterator[tuple[str, str]]:
-    """Sentences on a mode source that there cannot be, each with its key path.
-
-    grid: with shape, lower and upper. layers: cells of layers at both sides of each axis.
-    """
+    """Sentences on a mode source that there cannot be, each with its key path; grid: with shape, lower and upper."""
     if len(grid.shape) != 2:
         yield path, f"{path} is given: expected a grid of two axes beside it, as modes in space are not known"
         return
-    if order != 2 or grid.axisymmetric or any(line is not None for line in grid.stretch or ()):
-        yield path, f"{path} is given: expected a Cartesian grid of equal cells and physics.order: 2 beside it"
+    unfit = [*uniform_refusals(path, grid, order)]
+    if unfit:
+        yield from unfit
         return
     axis, across = source.axis, 1 - source.axis
     face, first, last = source.faces(grid)
-    n = grid.shape[axis]
-    least, most = layers[axis][0] + 2, n - layers[axis][1] - 2
+    least, most = margins.room(grid, axis)
     if not least <= face <= most:
-        low, high = (_place(grid, axis, number) for number in (least, most))
+        low, high = (place_of_face(grid, axis, number) for number in (least, most))
         room = f"a number from {low:g} to {high:g}, two cells from sides and layers"
         yield f"{path}.at", f"{path}.at = {source.at:g}: expected {room}"
     for name, place in (("lower", source.lower), ("upper", source.upper)):
@@ -184,34 +168,24 @@ def refusals(
             yield f"{path}.{name}", f"{path}.{name} = {place:g}: {expected}"
             return
     if last - first < 4:
-        low, high = (_place(grid, across, number) for number in (first, last))
+        low, high = (place_of_face(grid, across, number) for number in (first, last))
         told = f"its line reaches from {low:g} to {high:g} along {AXES[across]}"
         yield f"{path}.upper", f"{path}: {told}: expected at least 4 cells"
         return
-    count = source.free(grid, polarisation, periodic[across])
+    count = source.free(grid, polarisation, margins.periodic[across])
     if source.mode >= count:
         yield f"{path}.mode", f"{path}.mode = {source.mode}: expected a number below {count}, the cells of its line"
-
-
-def _place(grid: Any, axis: int, number: int) -> float:
-    return grid.lower[axis] + number * (grid.upper[axis] - grid.lower[axis]) / grid.shape[axis]
 
 
 def check_modes(model: str) -> Callable[[Any], Iterator[tuple[str, str]]]:
     """Return the check of a configuration of the model of light that has this name."""
 
     def check(config: Any) -> Iterator[tuple[str, str]]:
-        physics, pairs = config.physics, [[pair.lower.kind, pair.upper.kind] for pair in config.boundaries]
-        layers = [[physics.layer_cells * (kind == "absorbing") for kind in pair] for pair in pairs]
-        periodic = ["periodic" in pair for pair in pairs]
-        for number, keys in enumerate(physics.mode_sources):
-            path, polarisation = f"{PATH}[{number}]", POLARISATION_OF.get(model, "tm")
-            yield from refusals(path, keys.source, config.grid, layers, periodic, physics.order, polarisation)
-            if isinstance(keys.signal, Formula):
-                try:
-                    keys.signal.check_names(("t", *config.parameters))
-                except ConfigurationError as error:
-                    yield f"{path}.signal", unended(f"{path}.signal: {error}")
+        margins, polarisation = Margins.of_configuration(config), POLARISATION_OF.get(model, "tm")
+        for number, keys in enumerate(config.physics.mode_sources):
+            path = f"{PATH}[{number}]"
+            yield from refusals(path, keys.source, config.grid, margins, config.physics.order, polarisation)
+            yield from formula_refusals(f"{path}.signal", keys.signal, ("t", *config.parameters))
 
     return check
 
@@ -228,18 +202,19 @@ def modes_on_faces(
     grid = model.domain.grid
     if grid.ndim != 2:
         raise ConfigurationError("mode_amplitudes: expected a grid of two axes, as modes in space are not known.")
-    periodic = [model.medium_layout.is_periodic(k) for k in range(2)]
+    # Layers do not matter here: also a mode that reaches them is taken apart.
+    margins = Margins(((0, 0),) * 2, tuple(model.medium_layout.is_periodic(k) for k in range(2)))
     # A leapfrog sees this frequency where time is continuous.
     seen = math.sin(math.pi * frequency * dt) / (math.pi * dt)
     medium, found = model.medium_of_modes(params), []
     names = [components for _, components, _ in model.named_fields()]
     for number in range(count):
         source = ModeSource(AXES[axis], place, seen, number, *ends)
-        free = source.free(grid, model.polarisation, periodic[1 - axis])
+        free = source.free(grid, model.polarisation, margins.periodic[1 - axis])
         if count > free:
             expected = f"expected at most {max(free, 0)}, the cells of the line"
             raise ConfigurationError(f"mode_amplitudes: modes={count}: {expected}.")
-        plane = plane_of(source, grid, ((0, 0),) * 2, periodic, model.polarisation)
+        plane = plane_of(source, grid, margins, model.polarisation)
         mode = plane.mode(model.domain, *medium)
         electric, magnetic = (np.asarray(u, np.float64) for u in (mode.electric, mode.magnetic))
         wavenumber, h = float(mode.wavenumber), grid.mean_spacing

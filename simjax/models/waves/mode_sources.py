@@ -131,11 +131,8 @@ class WithModeSources(eqx.Module):
         if not self.mode_sources:
             return found
         electric, magnetic = self.medium_of_modes(params)
-        zeros = [pole.strength for pole in params.poles]
-        zeros += [] if params.conductivity is None else [params.conductivity]
-        losses = [u != 0 for value in zeros for u in self.at_edges(value)]
         for plane in self.mode_sources:
-            domain, number, wrong = self.domain, places(self.domain, plane.axis), [*losses]
+            domain, number, wrong = self.domain, places(self.domain, plane.axis), self.lossy(params)
             for u in (*electric, *magnetic):
                 line = along_block(domain, whole_line(domain, u, plane.axis, plane.face), 1 - plane.axis)
                 wrong.append(abs(u - line) > 4 * jnp.finfo(line.dtype).eps * line)

@@ -16,6 +16,7 @@ from simjax.core.shots import Shots
 from simjax.errors import ConfigurationError, SimjaxError
 from simjax.grid import Grid
 from simjax.io.shot_files import SEGY, read_shots
+from simjax.models.formulas import formula_refusals
 from simjax.models.waves.point_sources import SampledSignal
 from simjax.schema.config_errors import unended
 from simjax.schema.ensemble import sample_members
@@ -89,11 +90,7 @@ def shot_refusals(config: Any) -> Iterator[tuple[str, str]]:
         return
     if source.signal is None and Path(source.file).suffix.lower() in SEGY:
         yield PATH, f"{name}: SEG-Y has no signals; write what each source sends as {PATH}.signal"
-    if isinstance(source.signal, Formula):
-        try:
-            source.signal.check_names(("t", NUMBER, *config.parameters))
-        except ConfigurationError as error:
-            yield f"{PATH}.signal", unended(f"{PATH}.signal: {error}")
+    yield from formula_refusals(f"{PATH}.signal", source.signal, ("t", NUMBER, *config.parameters))
     try:
         shots = source.shots()
         grid = Grid(tuple(config.grid.shape), tuple(config.grid.lower), tuple(config.grid.upper))

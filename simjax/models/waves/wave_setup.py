@@ -16,7 +16,7 @@ from simjax.grid import AXES
 from simjax.io.memory import require_memory_for_text
 from simjax.models.axisymmetric_grid import across_of_configuration
 from simjax.models.declaration import Setup
-from simjax.models.formulas import FormulaValue, Values
+from simjax.models.formulas import FormulaValue, Values, formula_refusals
 from simjax.models.waves import axisymmetric_waves
 from simjax.models.waves.pml import layer_refusals
 from simjax.models.waves.point_sources import SampledSignal
@@ -250,11 +250,7 @@ def check_waves(config: Any, wall: str = "rigid", rings: bool = False) -> Iterat
     for number, source in enumerate(single_sources(physics)):
         path = f"physics.sources[{number}]"
         yield from _check_position(f"{path}.position", source.position, grid)
-        if isinstance(source.signal, Formula):
-            try:
-                source.signal.check_names(("t", *config.parameters))
-            except ConfigurationError as error:
-                yield f"{path}.signal", unended(f"{path}.signal: {error}")
+        yield from formula_refusals(f"{path}.signal", source.signal, ("t", *config.parameters))
     for number, position in enumerate(physics.receivers):
         yield from _check_position(f"physics.receivers[{number}]", position, grid)
 
