@@ -25,13 +25,13 @@ class Margins:
 
     @classmethod
     def of_sides(cls, sides: Sequence[tuple[Side, Side]], layer_cells: int) -> Margins:
-        """Those of a model's sides."""
+        """The margins of a model's sides."""
         layers = tuple(tuple(layer_cells * isinstance(side, AbsorbingSide) for side in pair) for pair in sides)
         return cls(layers, tuple(isinstance(pair[0], PeriodicSide) for pair in sides))
 
     @classmethod
     def of_configuration(cls, config: Any) -> Margins:
-        """Those of a configuration of waves."""
+        """The margins of a configuration of waves."""
         kinds = [(pair.lower.kind, pair.upper.kind) for pair in config.boundaries]
         layers = tuple(tuple(config.physics.layer_cells * (kind == "absorbing") for kind in pair) for pair in kinds)
         return cls(layers, tuple("periodic" in pair for pair in kinds))
